@@ -1,0 +1,95 @@
+"""Growth and shrinkage of vLLM's block pool, between two schedules.
+
+A block's holders (request tables, the prefix cache) hold the object, not its id. So a block leaves the tail by
+exchanging ids with a free block below, every holder stays right, and only what is keyed by id is mended.
+"""
+
+from typing import Any
+
+from vllm.v1.core.kv_cache_utils import KVCacheBlock
+
+from nightjar_engine_patch.errors import PoolBusyError
+
+Move = tuple[int, int]
+
+
+class ElasticBlocks:
+    """The blocks of one `vllm.v1.core.kv_cache_manager.KVCacheManager`."""
+
+    def __init__(self, manager: Any) -> None:
+        self._manager = manager
+        self._pool = manager.block_pool
+
+    @property
+    def total(self) -> int:
+        """Blocks there are, vLLM's null block included."""
+        return int(self._pool.num_gpu_blocks)
+
+    def grow(self, total: int) -> None:
+        """Append free blocks up to `total`."""
+        pool = self._pool
+        fresh = [KVCacheBlock(block_id, pool=pool) for block_id in range(self.total, total)]
+        pool.blocks.extend(fresh)
+        pool.num_gpu_blocks = total
+        # In front: they are taken before anything is evicted from the prefix cache.
+        pool.free_block_queue.prepend_n(fresh)
+
+    def shrink(self, total: int) -> list[Move]:
+        """Keep `total` blocks; what the tail held moves below: (old, new) ids, each once, for the migration.
+
+        The blocks given up are those that vLLM would hand out next, so of the prefix cache no more is lost, and
+        nothing younger, than by a request of that size. PoolBusyError when too few are free; nothing is changed then.
+        """
+        pool = self._pool
+        leaving = self.total - total
+        free = pool.get_num_free_blocks()
+        if free < leaving:
+            raise PoolBusyError(f"{leaving} free blocks are required to give them back, found {free}")
+        given_up = pool.get_new_blocks(leaving)
+        ids = {block.block_id for block in given_up}
+        _forget(pool, given_up)
+        staying = [block for block in pool.blocks[total:] if block.block_id not in ids]
+        partners = [block for block in given_up if block.block_id < total]
+        moves = [(high.block_id, low.block_id) for high, low in zip(staying, partners, strict=True)]
+        for high, low in zip(staying, partners, strict=True):
+            _exchange(pool, high, low)
+        del pool.blocks[total:]
+        pool.num_gpu_blocks = total
+        _mend_new_ids(self._manager, dict(moves))
+        return moves
+
+
+def _forget(pool: Any, blocks: list[Any]) -> None:
+    """Handing out began a record of each block's residency in vLLM's metrics; these are not resident."""
+    if pool.metrics_collector is not None:
+        for block in blocks:
+            pool.metrics_collector.block_metrics.pop(block.block_id, None)
+
+
+def _exchange(pool: Any, high: Any, low: Any) -> None:
+    """`low` holds nothing: its hashes went when it was handed out."""
+    old, new = high.block_id, low.block_id
+    further = pool.cached_block_hashes_by_block.pop(old, set())
+    hashes = [*further, *([] if high.block_hash is None else [high.block_hash])]
+    cached = pool.cached_block_hash_to_block
+    held = [block_hash for block_hash in hashes if cached.pop(block_hash, old) is not None]
+    high.block_id, low.block_id = new, old
+    pool.blocks[new], pool.blocks[old] = high, low
+    for block_hash in held:
+        cached.insert(block_hash, high)
+    if further:
+        pool.cached_block_hashes_by_block[new] = further
+    _rekey(pool._reuse_watchers, old, new)
+    if pool.metrics_collector is not None:
+        _rekey(pool.metrics_collector.block_metrics, old, new)
+
+
+def _rekey(table: dict[int, Any], old: int, new: int) -> None:
+    if old in table:
+        table[new] = table.pop(old)
+
+
+def _mend_new_ids(manager: Any, moved: dict[int, int]) -> None:
+    """Ids noted for workers to zero, and not sent yet."""
+    for single in manager.coordinator.single_type_managers:
+        single.new_block_ids = [moved.get(block_id, block_id) for block_id in single.new_block_ids]

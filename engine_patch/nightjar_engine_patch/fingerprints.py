@@ -1,0 +1,90 @@
+"""The functions of vLLM 0.32.0 that Nightjar replaces, extends or relies on, and the hash of their source.
+
+Relied on means: our code would be wrong, not merely slow, if they did something else. After a look at what
+changed in a new vLLM, `python -m nightjar_engine_patch.fingerprints` prints this table for it.
+"""
+
+from nightjar_engine_patch.guard import source_fingerprint
+
+_ENGINE_ARGS = "vllm.engine.arg_utils"
+_SCHEDULER = "vllm.v1.core.sched.scheduler"
+_CONFIG = "vllm.config.vllm"
+_CPU_WORKER = "vllm.v1.worker.cpu_worker"
+_EXECUTOR = "vllm.v1.executor.multiproc_executor"
+_CORE = "vllm.v1.engine.core"
+_CPU_RUNNER = "vllm.v1.worker.cpu_model_runner"
+_RUNNER = "vllm.v1.worker.gpu_model_runner"
+_CPU_KERNELS = "vllm.utils.cpu_triton_utils"
+_REJECTION = "vllm.v1.sample.rejection_sampler"
+_PROPOSER = "vllm.v1.spec_decode.llm_base_proposer"
+_BLOCK_POOL = "vllm.v1.core.block_pool"
+_KV_UTILS = "vllm.v1.core.kv_cache_utils"
+_KV_METRICS = "vllm.v1.core.kv_cache_metrics"
+_KV_MANAGER = "vllm.v1.core.single_type_kv_cache_manager"
+_KV_INTERFACE = "vllm.v1.kv_cache_interface"
+_WORKER_UTILS = "vllm.v1.worker.utils"
+_BLOCK_TABLE = "vllm.v1.worker.block_table"
+
+RECORDED: dict[tuple[str, str], str] = {
+    (_ENGINE_ARGS, "EngineArgs.create_engine_config"): "6add606e6beee11d",
+    (_CONFIG, "VllmConfig.num_lookahead_tokens"): "664a007d21fc9815",
+    (_SCHEDULER, "Scheduler.__init__"): "9331d554ec79c0dc",
+    (_SCHEDULER, "Scheduler.schedule"): "9ba0a4e5e57745c0",
+    (_SCHEDULER, "Scheduler._preempt_request"): "26058746a4df5417",
+    (_SCHEDULER, "Scheduler._update_after_schedule"): "42d45acb0beec8b5",
+    (_SCHEDULER, "Scheduler.update_from_output"): "1a8ab7a97905d252",
+    (_SCHEDULER, "Scheduler.update_draft_token_ids"): "7def7154cb6ca9e3",
+    (_SCHEDULER, "Scheduler.shutdown"): "3eb78441ec3d7a74",
+    (_CPU_WORKER, "CPUWorker.init_device"): "e487933c68752db7",
+    (_CPU_RUNNER, "CPUModelRunner.load_model"): "88677881e6d305c2",
+    (_CORE, "EngineCore.step"): "a4d753d3ba6a6d76",
+    (_CORE, "EngineCore.post_step"): "dc60620263555e0c",
+    (_EXECUTOR, "MultiprocExecutor.sample_tokens"): "0df7b043309b6383",
+    (_EXECUTOR, "MultiprocExecutor.take_draft_token_ids"): "be99109a97b63340",
+    (_RUNNER, "GPUModelRunner._prepare_inputs"): "dad567e8b3e55f8c",
+    (_RUNNER, "GPUModelRunner._calc_spec_decode_metadata"): "919c83819a4ca609",
+    (_RUNNER, "GPUModelRunner.execute_model"): "be53b0482c538d83",
+    (_RUNNER, "GPUModelRunner.sample_tokens"): "929efbe9487dd5f4",
+    (_RUNNER, "GPUModelRunner._sample"): "696606a255d43d31",
+    (_RUNNER, "GPUModelRunner._input_fits_in_drafter"): "607cecf71f6a9410",
+    (_RUNNER, "GPUModelRunner.propose_draft_token_ids"): "599829a38a150104",
+    (_RUNNER, "GPUModelRunner.take_draft_token_ids"): "9ad11a98a982256a",
+    (_RUNNER, "GPUModelRunner._copy_draft_token_ids_to_cpu"): "732905cc1196b8f8",
+    (_RUNNER, "GPUModelRunner._get_draft_token_ids_cpu"): "c4b92a215ffb421d",
+    (_RUNNER, "GPUModelRunner._bookkeeping_sync"): "a3c3aed1131f1b5b",
+    (_RUNNER, "GPUModelRunner._update_states"): "cf0e7e1b995bad8b",
+    (_CPU_KERNELS, "_expand_kernel_impl"): "cb72d4d389c5be6d",
+    (_REJECTION, "expand_batch_to_tokens"): "b937d69dd008b317",
+    (_REJECTION, "apply_sampling_constraints"): "de480799c7838273",
+    (_REJECTION, "RejectionSampler.parse_output"): "dfb27be0216d56d4",
+    (_PROPOSER, "SpecDecodeBaseProposer.build_per_group_and_layer_attn_metadata"): "dc381427748fab18",
+    (_PROPOSER, "SpecDecodeBaseProposer._greedy_sample"): "d89d3e05e7dcc3d8",
+    (_PROPOSER, "SpecDecodeBaseProposer.initialize_attn_backend"): "ce4777d9a120b5f8",
+    (_CORE, "EngineCoreProc.run_busy_loop"): "77513f24011e2b39",
+    (_CORE, "EngineCoreProc._process_input_queue"): "877492857a426bb0",
+    (_CORE, "EngineCoreProc.has_work"): "738131600c84bbaa",
+    (_CORE, "EngineCoreProc._handle_client_request"): "62d85392259ab99d",
+    (_SCHEDULER, "Scheduler.has_requests"): "ef5fc23e4aa8031a",
+    (_BLOCK_POOL, "BlockPool.__init__"): "8396305301984209",
+    (_BLOCK_POOL, "BlockPool.get_new_blocks"): "e30e4bbc287b5989",
+    (_BLOCK_POOL, "BlockPool.unpin_blocks"): "6355292d09b47c28",
+    (_BLOCK_POOL, "BlockPool.get_usage"): "164413a1cb46c1f3",
+    (_BLOCK_POOL, "BlockPool._insert_block_hash"): "8b5daa78624f1ae9",
+    (_BLOCK_POOL, "BlockPool._remove_cached_block_hashes"): "5456aa307a756558",
+    (_BLOCK_POOL, "BlockHashToBlockMap.insert"): "60587cfc1dec9655",
+    (_BLOCK_POOL, "BlockHashToBlockMap.pop"): "c8333fab2ac07f95",
+    (_KV_UTILS, "FreeKVCacheBlockQueue.prepend_n"): "207a6bd3ec4b0ac1",
+    (_KV_UTILS, "FreeKVCacheBlockQueue.popleft_n"): "9c7b46256e17676b",
+    (_KV_METRICS, "KVCacheMetricsCollector.on_block_allocated"): "b6ed1895f0f840d0",
+    (_KV_METRICS, "KVCacheMetricsCollector.on_block_evicted"): "0d17ad7daf485716",
+    (_KV_MANAGER, "SingleTypeKVCacheManager.__init__"): "86e95053acd5830a",
+    (_KV_MANAGER, "SingleTypeKVCacheManager.take_new_block_ids"): "436134e3aa579025",
+    (_RUNNER, "GPUModelRunner.initialize_kv_cache_tensors"): "7cb5c5b4e793102d",
+    (_WORKER_UTILS, "allocate_kv_cache"): "21848da388478d6d",
+    (_KV_INTERFACE, "create_kv_cache_views"): "91be24c74d7f448d",
+    (_BLOCK_TABLE, "BlockTable.append_row"): "9180f75fc326ee20",
+}
+
+if __name__ == "__main__":
+    for module, name in RECORDED:
+        print(f"{module} {name} {source_fingerprint(module, name)}")

@@ -1,0 +1,54 @@
+"""What this engine is, for GetInfo."""
+
+from importlib.metadata import version
+from typing import Any
+
+from nightjar_api.engine.v1 import engine_pb2
+from nightjar_engine_patch.refusals import CPU_V1
+from nightjar_engine_patch.settings import EngineSettings
+
+# DraftModelProposer loads the draft under this prefix (vllm/v1/spec_decode/draft_model.py).
+_DRAFT_PREFIX = "draft_model."
+
+
+def engine_info(vllm_config: Any, kv_cache_config: Any, settings: EngineSettings) -> engine_pb2.EngineInfo:
+    """`engine_id` and `elastic_unsupported_reason` are the control plane's to fill."""
+    import vllm
+
+    speculative = vllm_config.speculative_config
+    return engine_pb2.EngineInfo(
+        nightjar_version=version("nightjar"),
+        vllm_version=vllm.__version__,
+        runner=CPU_V1.name,
+        target_model=vllm_config.model_config.model,
+        draft_model=speculative.draft_model_config.model,
+        draft_weights_stay=True,
+        gamma_max=speculative.num_speculative_tokens,
+        fallback_gamma=settings.fallback_gamma,
+        max_batch=vllm_config.scheduler_config.max_num_seqs,
+        tensor_parallel_size=vllm_config.parallel_config.tensor_parallel_size,
+        block_tokens=vllm_config.cache_config.block_size,
+        block_bytes=_block_bytes(kv_cache_config),
+        draft_block_bytes=_draft_block_bytes(kv_cache_config),
+        blocks=kv_cache_config.num_blocks,
+    )
+
+
+def _block_bytes(kv_cache_config: Any) -> int:
+    """Bytes of one block over all layers (vllm/v1/kv_cache_interface.py).
+
+    Every KVCacheTensor tells the size of the allocation that all of them share. A group's spec would not do: it is
+    that of its first layer, and the draft's layers may be smaller.
+    """
+    allocations: set[int] = {tensor.size for tensor in kv_cache_config.kv_cache_tensors}
+    return max(allocations) // int(kv_cache_config.num_blocks)
+
+
+def _draft_block_bytes(kv_cache_config: Any) -> int:
+    """Of those, the bytes of the draft's layers; of a layer's two strides one is its page, the other some pages."""
+    return sum(
+        min(tensor.layer_stride, tensor.block_stride)
+        for tensor in kv_cache_config.kv_cache_tensors
+        for layer in tensor.layers
+        if layer.startswith(_DRAFT_PREFIX)
+    )

@@ -1,0 +1,94 @@
+"""What the engine part cannot serve, said before anything is started."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from nightjar_engine_patch.errors import RefusalError
+from nightjar_engine_patch.settings import EngineSettings
+
+
+@dataclass(frozen=True)
+class Runner:
+    """One of vLLM's model runners, and our classes for it."""
+
+    name: str
+    stock_worker: str
+    worker_cls: str
+    scheduler_cls: str
+    executor_cls: str
+    """In place of vLLM's "mp"; an executor in the engine core's own process stays as it is."""
+
+
+CPU_V1 = Runner(
+    name="cpu-v1",
+    stock_worker="vllm.v1.worker.cpu_worker.CPUWorker",
+    worker_cls="nightjar_engine_patch.cpu.worker.NightjarCPUWorker",
+    scheduler_cls="nightjar_engine_patch.scheduler.NightjarScheduler",
+    executor_cls="nightjar_engine_patch.cpu.executor.NightjarExecutor",
+)
+
+
+def check_configuration(config: Any, settings: EngineSettings) -> Runner:
+    """The runner that serves `config` (vllm.config.VllmConfig); RefusalError says why none does."""
+    _check_draft(config.speculative_config, settings)
+    _check_engine(config)
+    if settings.elastic:
+        _check_elastic(config)
+    if config.parallel_config.worker_cls == CPU_V1.stock_worker and not config.use_v2_model_runner:
+        return CPU_V1
+    raise RefusalError(
+        f"parallel_config.worker_cls: Nightjar requires {CPU_V1.stock_worker!r} with model runner V1 (vLLM's CPU "
+        f"build) so far, found {config.parallel_config.worker_cls!r}, model runner "
+        f"V{2 if config.use_v2_model_runner else 1}"
+    )
+
+
+def _check_draft(speculative: Any, settings: EngineSettings) -> None:
+    if speculative is None:
+        raise RefusalError(
+            "Nightjar requires a draft model: pass --speculative-config "
+            '\'{"method": "draft_model", "model": …, "num_speculative_tokens": …}\', or remove `nightjar` from '
+            "--additional-config to serve without speculation"
+        )
+    requirements = (
+        ("method", speculative.method, "draft_model"),
+        ("parallel_drafting", speculative.parallel_drafting, False),
+        ("draft_sample_method", speculative.draft_sample_method, "greedy"),
+        ("use_heterogeneous_vocab", speculative.use_heterogeneous_vocab, False),
+        ("num_speculative_tokens_per_batch_size", speculative.num_speculative_tokens_per_batch_size, None),
+    )
+    for name, found, required in requirements:
+        if found != required:
+            raise RefusalError(f"speculative_config.{name}: {required!r} is required, found {found!r}")
+    most = speculative.num_speculative_tokens
+    if settings.fallback_gamma > most:
+        raise RefusalError(
+            f"additional_config.nightjar.fallback_gamma: at most speculative_config.num_speculative_tokens "
+            f"({most}) is required, found {settings.fallback_gamma}"
+        )
+
+
+def _check_engine(config: Any) -> None:
+    requirements = (
+        ("scheduler_config.scheduler_cls", config.scheduler_config.scheduler_cls, None),
+        ("scheduler_config.async_scheduling", config.scheduler_config.async_scheduling, False),
+        ("parallel_config.pipeline_parallel_size", config.parallel_config.pipeline_parallel_size, 1),
+        ("parallel_config.tensor_parallel_size", config.parallel_config.tensor_parallel_size, 1),
+        ("parallel_config.data_parallel_size", config.parallel_config.data_parallel_size, 1),
+        ("kv_transfer_config", config.kv_transfer_config, None),
+        ("lora_config", config.lora_config, None),
+    )
+    for name, found, required in requirements:
+        if found != required:
+            raise RefusalError(f"{name}: Nightjar requires {required!r}, found {found!r}")
+
+
+def _check_elastic(config: Any) -> None:
+    """What else would move or drop the memory that an elastic pool keeps the books of; the layers are looked at when
+    the KV cache is allocated.
+    """
+    if config.model_config.enable_sleep_mode:
+        raise RefusalError(
+            "model_config.enable_sleep_mode: elastic memory requires False, found True; drop --enable-sleep-mode, or "
+            "set additional_config.nightjar.elastic to false"
+        )

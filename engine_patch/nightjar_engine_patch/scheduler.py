@@ -1,0 +1,173 @@
+"""A scheduler that picks the speculative length of every step from the plan, and reports what each step did."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from time import monotonic_ns
+from typing import Any
+
+from vllm.v1.core.sched.scheduler import Scheduler
+
+from nightjar_api.engine.v1 import engine_pb2
+from nightjar_api.engine.v1.engine_pb2 import DRAFT_RESIDENCY_ON_DEVICE
+from nightjar_engine_patch import settings
+from nightjar_engine_patch.control import ControlPlane
+from nightjar_engine_patch.elastic import wake
+from nightjar_engine_patch.elastic.blocks import ElasticBlocks
+from nightjar_engine_patch.elastic.directed_output import with_directive
+from nightjar_engine_patch.elastic.memory_state import MemoryState
+from nightjar_engine_patch.info import engine_info
+from nightjar_engine_patch.reports import StepRecord
+from nightjar_engine_patch.step_measure import StepMeasure
+
+
+class NightjarScheduler(Scheduler):
+    """Extends `schedule`, `_update_after_schedule`, `update_from_output`, `has_requests` and `shutdown` by calls
+    before or after vLLM's own (vllm/v1/core/sched/scheduler.py).
+    """
+
+    def __init__(self, vllm_config: Any, kv_cache_config: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(vllm_config, kv_cache_config, *args, **kwargs)
+        # vLLM fills a request that joins with one token up to the longest length, with drafts nobody proposed,
+        # unless it looks lengths up itself. What it finds here is replaced in `_update_after_schedule`.
+        self.dynamic_sd_lookup = [self.num_spec_tokens] * (self.max_num_running_reqs + 1)
+        configured = settings.parse(vllm_config.additional_config)
+        self._fallback_gamma = configured.fallback_gamma
+        info: engine_pb2.EngineInfo = engine_info(vllm_config, kv_cache_config, configured)
+        self.memory: MemoryState | None = None
+        if configured.elastic:
+            wake.install()
+            self.memory = MemoryState(ElasticBlocks(self.kv_cache_manager), monotonic_ns)
+        self._control = ControlPlane(Path(configured.socket), info, configured.report_queue, self.memory)
+        self._step = 0
+        self._step_started_ns = 0
+        self._own_ns = 0
+        self._elastic_ns = 0
+        self._decode_batch = 0
+        self._gamma = 0
+        self._plan_version = 0
+        # The last step that drafted, and its length: what the next step with drafts verifies.
+        self._drafted: tuple[int, int] = (0, 0)
+        # Requests that found no place in the last step.
+        self._left_waiting = 0
+
+    def has_requests(self) -> bool:
+        """Whether a step is needed: also for memory that changes hands."""
+        return super().has_requests() or (self.memory is not None and self.memory.is_busy)
+
+    def schedule(self, throttle_prefills: bool = False) -> Any:  # noqa: FBT001, FBT002 - vLLM's signature
+        self._step_started_ns = monotonic_ns()
+        self._elastic_ns = 0
+        if self.memory is None or not self.memory.asked:
+            return super().schedule(throttle_prefills)
+        # Before any block is handed out: what is scheduled now carries the ids after the change.
+        waiting = min(self._left_waiting, len(self.waiting))
+        directive = self.memory.decide(waiting, self._speculation(self._step_started_ns))
+        self._elastic_ns = monotonic_ns() - self._step_started_ns
+        output = super().schedule(throttle_prefills)
+        return output if directive is None else with_directive(output, directive)
+
+    def _update_after_schedule(self, scheduler_output: Any) -> None:
+        """The step's requests are known and nothing has read the length yet."""
+        started = monotonic_ns()
+        self._decode_batch = self._count_decodes(scheduler_output)
+        self._gamma = self._choose_gamma(self._decode_batch, started)
+        scheduler_output.num_spec_tokens_to_schedule = self._gamma
+        self._drop_late_drafts(scheduler_output.num_scheduled_tokens)
+        self._own_ns = monotonic_ns() - started
+        super()._update_after_schedule(scheduler_output)
+
+    def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
+        if self.memory is not None and self.memory.is_busy:
+            # A step without tokens has a measure only if it had a directive.
+            measure = getattr(model_runner_output, "measure", None)
+            if measure is not None and measure.obeyed is not None:
+                started = monotonic_ns()
+                self.memory.obeyed(measure.obeyed)
+                self._elastic_ns += monotonic_ns() - started
+        if scheduler_output.total_num_scheduled_tokens == 0:
+            return super().update_from_output(scheduler_output, model_runner_output)
+        started = monotonic_ns()
+        drafts = scheduler_output.scheduled_spec_decode_tokens
+        # Before vLLM cuts tokens off behind a request's end, which would look like rejections.
+        lengths = list(map(len, model_runner_output.sampled_token_ids)) if drafts else []
+        self._own_ns += monotonic_ns() - started
+        outputs = super().update_from_output(scheduler_output, model_runner_output)
+        self._report(scheduler_output, model_runner_output, lengths)
+        return outputs
+
+    def shutdown(self) -> None:
+        self._control.close()
+        super().shutdown()
+
+    def _speculation(self, now_ns: int) -> str:
+        """What plans a positive length, for people; empty if nothing does."""
+        plan = self._control.holder.plan
+        if plan is None or now_ns > plan.expires_ns:
+            return f"no plan and a fallback length of {self._fallback_gamma}" if self._fallback_gamma else ""
+        return f"plan {plan.version}, which has γ up to {plan.longest}" if plan.longest else ""
+
+    def _choose_gamma(self, decode_batch: int, now_ns: int) -> int:
+        if decode_batch == 0:
+            # Nobody proposes, and the plan counts visits.
+            return 0
+        plan = self._control.holder.plan
+        if plan is None or now_ns > plan.expires_ns:
+            self._plan_version = 0
+            gamma = self._fallback_gamma
+        else:
+            self._plan_version = plan.version
+            gamma = plan.next_gamma(decode_batch)
+        # Also when a plan comes that does not know.
+        return gamma if self.memory is None or self.memory.draft_is_here else 0
+
+    def _count_decodes(self, scheduler_output: Any) -> int:
+        """Requests that emit tokens in this step: all but those whose prefill goes on after it."""
+        scheduled = scheduler_output.num_scheduled_tokens
+        if not self._inflight_prefills:
+            return len(scheduled)
+        requests = self.requests
+        return sum(
+            requests[name].num_computed_tokens + tokens >= requests[name].num_tokens
+            for name, tokens in scheduled.items()
+        )
+
+    def _drop_late_drafts(self, scheduled: Mapping[str, int]) -> None:
+        """A request that had no room in this step would have its drafts credited to the wrong step later."""
+        if len(scheduled) == len(self.running):
+            return
+        for request in self.running:
+            if request.request_id not in scheduled:
+                request.spec_token_ids = []
+
+    def _report(self, scheduler_output: Any, model_runner_output: Any, lengths: list[int]) -> None:
+        now = monotonic_ns()
+        self._step += 1
+        measure: StepMeasure = model_runner_output.measure
+        if self._step == 1:
+            self._control.info.draft_weight_bytes = measure.draft_weight_bytes
+        self._left_waiting = len(self.waiting)
+        pool = self.kv_cache_manager.block_pool
+        record = StepRecord(
+            step=self._step,
+            time_ns=now,
+            step_ns=now - self._step_started_ns,
+            decode_batch=self._decode_batch,
+            scheduled_tokens=scheduler_output.total_num_scheduled_tokens,
+            drafts=scheduler_output.scheduled_spec_decode_tokens,
+            row_of=model_runner_output.req_id_to_index,
+            lengths=lengths,
+            emitted=model_runner_output.sampled_token_ids,
+            drafted=self._drafted,
+            gamma=self._gamma,
+            measure=measure,
+            free_blocks=pool.get_num_free_blocks(),
+            total_blocks=pool.num_gpu_blocks,
+            running=len(self.running),
+            waiting=self._left_waiting,
+            plan_version=self._plan_version,
+            elastic_ns=self._elastic_ns + measure.elastic_ns,
+            residency=DRAFT_RESIDENCY_ON_DEVICE if self.memory is None else self.memory.residency,
+        )
+        self._control.reports.append(record)
+        self._drafted = (self._step, self._gamma)
+        record.overhead_ns = self._own_ns + measure.bookkeeping_ns + monotonic_ns() - now

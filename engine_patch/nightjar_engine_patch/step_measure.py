@@ -1,0 +1,27 @@
+"""What a worker measures in one step."""
+
+from dataclasses import dataclass
+
+from nightjar_engine_patch.elastic.directive import Obeyed
+
+
+@dataclass(slots=True)
+class StepMeasure:
+    """Times in nanoseconds, token counts over all requests of the step."""
+
+    draft_weight_bytes: int
+    """The same in every step; it travels here because only workers know it."""
+
+    draft_ns: int = 0
+    """Drafting: preparing it (which replaces vLLM's own preparation), the pass over the newest tokens, the rest."""
+    catch_up_ns: int = 0
+    """Bringing the draft's KV up to date after steps without speculation, or after a prefill."""
+    catch_up_tokens: int = 0
+    stale_tokens: int = 0
+    """Tokens that the draft has not read yet after this step."""
+    bookkeeping_ns: int = 0
+    """What our code adds in the worker to vLLM's own work."""
+    elastic_ns: int = 0
+    """Memory that changed hands before the step."""
+    obeyed: Obeyed | None = None
+    """The directive that came with the step, once it is carried out."""
