@@ -1,0 +1,5 @@
+"""Never speculate."""
+
+from nightjar_sidecar.policies.fixed import Fixed
+
+OFF = Fixed(0)

@@ -1,0 +1,32 @@
+"""Prompt tokens per emitted token: what a draft has to read for what it helps to write."""
+
+_HALF_LIFE_NS = 20_000_000_000
+
+
+class PromptLoad:
+    """Discounted over the engine's time."""
+
+    def __init__(self) -> None:
+        self._prompt = 0.0
+        self._emitted = 0.0
+        self._rounds = 0.0
+        self._rounds_with_prompts = 0.0
+        self._last_ns: int | None = None
+
+    @property
+    def per_emitted_token(self) -> float:
+        return self._prompt / self._emitted if self._emitted else 0.0
+
+    @property
+    def share_of_rounds(self) -> float:
+        """Of rounds, those before which a prompt was read."""
+        return self._rounds_with_prompts / self._rounds if self._rounds else 0.0
+
+    def observe(self, now_ns: int, prompt_tokens: int, emitted_tokens: int) -> None:
+        elapsed = now_ns - self._last_ns if self._last_ns is not None else 0
+        keep = 0.5 ** (max(0, elapsed) / _HALF_LIFE_NS)
+        self._prompt = keep * self._prompt + prompt_tokens
+        self._emitted = keep * self._emitted + emitted_tokens
+        self._rounds = keep * self._rounds + 1
+        self._rounds_with_prompts = keep * self._rounds_with_prompts + (prompt_tokens > 0)
+        self._last_ns = now_ns
