@@ -1,0 +1,1 @@
+"""One pod of a NightjarService as processes of this machine."""
