@@ -1,0 +1,1 @@
+"""The figures of topic `loop`: the whole loop on real vLLM."""

@@ -1,0 +1,1 @@
+"""The product on a cluster whose node really runs pods: images, operator, engines, sidecars."""
