@@ -1,0 +1,152 @@
+"""Everything a client may ask for works beside a draft; and the engine never depends on the sidecar."""
+
+import json
+import re
+
+import grpc
+import pytest
+
+from nightjar_api.engine.v1 import engine_pb2
+from nightjar_benchmarks.pairs import expected_continuation, random_prompt
+
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
+
+
+@pytest.fixture
+def prompt(pair):
+    return random_prompt(pair, 0, 100, 21)
+
+
+def verified(reports):
+    return sum(report.verified_tokens for report in reports)
+
+
+def test_sampled_requests_get_their_tokens_and_a_seed_repeats_them(crowded, prompt):
+    with crowded.watched() as reports:
+        crowded.plan(hold=3)
+        fields = {"temperature": 1.0, "top_p": 0.9, "seed": 5}
+        first, second = (crowded.token_ids(prompt, 80, **fields) for _ in range(2))
+        other = crowded.token_ids(prompt, 80, temperature=2.0, seed=6)
+    assert verified(reports) > 60
+    assert first == second
+    assert len(first) == len(other) == 80
+    assert all(0 <= token < 2048 for token in first + other)
+    assert other != expected_continuation(crowded.pair, prompt, 80), "it was sampled"
+
+
+@pytest.mark.parametrize("fields", [{"temperature": 0.02}, {"temperature": 2.0, "top_k": 1}])
+def test_settings_that_leave_one_choice_give_the_greedy_tokens(crowded, prompt, fields):
+    """Temperature and top-k reach the verified positions, not only the one behind them."""
+    crowded.plan(hold=4)
+    assert crowded.token_ids(prompt, 80, **fields) == expected_continuation(crowded.pair, prompt, 80)
+
+
+def test_sampled_and_greedy_requests_share_a_batch(crowded, crowd):
+    crowded.plan(hold=3)
+    made = [(*request, {"temperature": 2.0} if i % 2 else {}) for i, request in enumerate(crowd([0, 1], 16, 31))]
+    received = crowded.all_token_ids(made)
+    for (prompt, tokens, fields), found in zip(made, received, strict=True):
+        assert len(found) == tokens
+        assert fields or found == expected_continuation(crowded.pair, prompt, tokens)
+
+
+def test_logprobs_are_given_for_every_token_and_are_those_without_a_draft(crowded, prompt):
+    answers = {}
+    for gamma in (3, 0):
+        with crowded.watched() as reports:
+            crowded.plan(hold=gamma)
+            answers[gamma] = crowded.complete(prompt, 60, logprobs=3, return_tokens_as_token_ids=True)
+        assert (verified(reports) > 30) == (gamma > 0)
+    for answer in answers.values():
+        assert answer["token_ids"] == expected_continuation(crowded.pair, prompt, 60)
+        assert len(answer["logprobs"]["token_logprobs"]) == 60
+        assert all(len(top) >= 3 for top in answer["logprobs"]["top_logprobs"])
+    with_draft, without = (answers[gamma]["logprobs"]["token_logprobs"] for gamma in (3, 0))
+    assert with_draft == pytest.approx(without, abs=0.05)
+
+
+def test_structured_output_is_valid_although_drafts_know_nothing_of_the_grammar(crowded, prompt):
+    schema = {
+        "type": "object",
+        "properties": {"ready": {"type": "boolean"}, "size": {"enum": ["small", "large"]}},
+        "required": ["ready", "size"],
+        "additionalProperties": False,
+    }
+    with crowded.watched() as reports:
+        crowded.plan((0, 3), (3, 4), hold=5)
+        made = [
+            (prompt, 80, {"ignore_eos": False, "structured_outputs": {"json": schema}}),
+            (prompt, 80, {"ignore_eos": False, "structured_outputs": {"regex": "(left|right){12}"}}),
+            (prompt, 80, {}),
+        ] * 3
+        texts = [choice["text"] for choice in crowded.all_choices(made)]
+    assert verified(reports) > 50
+    for (_, _, fields), text in zip(made, texts, strict=True):
+        match fields.get("structured_outputs"):
+            case {"json": _}:
+                answer = json.loads(text)
+                assert set(answer) == {"ready", "size"}
+                assert answer["size"] in {"small", "large"}
+            case {"regex": pattern}:
+                assert re.fullmatch(pattern, text)
+
+
+def test_several_choices_penalties_and_stops_are_served(crowded, prompt):
+    crowded.plan(hold=4)
+    body = crowded.body(prompt, 40, n=3, temperature=1.0, presence_penalty=0.5)
+    choices = crowded.client.post("/v1/completions", json=body).json()["choices"]
+    assert [len(choice["token_ids"]) for choice in choices] == [40] * 3
+    greedy = expected_continuation(crowded.pair, prompt, 40)
+    stopped = crowded.token_ids(prompt, 40, stop_token_ids=[greedy[17]])
+    assert stopped == greedy[: greedy.index(greedy[17]) + 1]
+
+
+def test_an_expired_plan_falls_back_and_serving_goes_on(crowded, prompt):
+    with crowded.watched() as reports:
+        version = crowded.plan(hold=4, ttl_ms=300)
+        expected = expected_continuation(crowded.pair, prompt, 100)
+        crowded.until(
+            lambda: any(report.plan_version == 0 for report in reports),
+            meanwhile=lambda: crowded.check(prompt, expected),
+        )
+        crowded.check(prompt, expected)
+    obeyed = [(report.plan_version, report.gamma_drafted) for report in reports if report.decode_batch]
+    assert set(obeyed) == {(version, 4), (0, crowded.info.fallback_gamma)}
+    assert obeyed == sorted(obeyed, reverse=True), "once expired, it stays so"
+    assert crowded.info.plan_version == version
+    assert crowded.info.fallback_gamma == 1
+
+
+def test_a_new_plan_is_obeyed_in_the_middle_of_a_request(crowded, prompt):
+    with crowded.watched() as reports:
+        crowded.plan(hold=0)
+        stream = crowded.stream(prompt, 300)
+        next(stream)
+        version = crowded.plan(hold=5)
+        received = [*stream]
+    assert received
+    lengths = [report.gamma_drafted for report in reports if report.decode_batch]
+    assert (lengths[0], lengths[-1]) == (0, 5)
+    assert lengths == sorted(lengths)
+    assert reports[-1].plan_version == version
+
+
+def test_a_reader_that_never_reads_slows_nothing(crowded, crowd):
+    crowded.plan(hold=2)
+    stream = crowded.stub.WatchSteps(engine_pb2.WatchStepsRequest(max_delay_ms=1))
+    made = crowd([0, 1], 16, 41)
+    assert crowded.all_token_ids(made) == [expected_continuation(crowded.pair, *request) for request in made]
+    stream.cancel()
+    with pytest.raises(grpc.FutureCancelledError):
+        stream.result(10)
+
+
+def test_the_engine_says_what_it_is(crowded):
+    info = crowded.info
+    assert (info.vllm_version.partition("+")[0], info.runner) == ("0.32.0", "cpu-v1")
+    assert (info.gamma_max, info.max_batch, info.block_tokens, info.tensor_parallel_size) == (5, 8, 32, 1)
+    target, draft = (getattr(crowded.pair.shape, name) for name in ("target", "draft"))
+    # Keys and values of two bytes each, over the layers of both models.
+    per_token = [2 * 2 * model.layers * model.kv_heads * model.head_dim for model in (target, draft)]
+    assert (info.block_bytes, info.draft_block_bytes) == (32 * sum(per_token), 32 * per_token[1])
+    assert info.draft_weight_bytes > 0

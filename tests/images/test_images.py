@@ -1,0 +1,84 @@
+"""What can be known of the images without building them; building and running is what tests/cluster does."""
+
+import os
+import re
+import subprocess
+from importlib.metadata import requires
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from packaging.requirements import Requirement
+
+from nightjar_api.containers import SecuritySpec
+from nightjar_api.errors import ConfigurationError
+from nightjar_benchmarks.images import build
+from nightjar_benchmarks.images.parts import PARTS, reference
+from nightjar_benchmarks.programs import require_programs
+
+ROOT = Path(__file__).parents[2]
+VLLM = Path(build.__file__).parent / "bases" / "vllm.sh"
+INPUTS = st.lists(st.binary(max_size=8), max_size=4)
+
+
+def dockerfile(part):
+    return (ROOT / part.dockerfile).read_text(encoding="utf-8")
+
+
+@given(INPUTS, INPUTS)
+def test_the_tag_tells_inputs_apart(one, other):
+    assert (reference("engine", one) == reference("engine", other)) == (one == other)
+
+
+def test_the_tag_is_not_latest():
+    # Kubernetes would ask a registry for it at every start.
+    assert re.fullmatch(r"localhost/nightjar-engine:[0-9a-f]{12}", reference("engine", [b""]))
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.name)
+def test_an_image_runs_as_the_user_of_the_manifests(part):
+    users = re.findall(r"^USER (.+)$", dockerfile(part), re.MULTILINE)
+    security = SecuritySpec()
+    assert users[-1] == f"{security.run_as_user}:{security.run_as_group}"
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.name)
+def test_a_base_can_be_named_and_has_a_public_default(part):
+    assert re.search(r"^ARG BASE=docker\.io/\S+:\S+$", dockerfile(part), re.MULTILINE)
+
+
+def test_the_engines_default_base_is_the_accepted_vllm():
+    (accepted,) = [
+        requirement.specifier for requirement in map(Requirement, requires("nightjar")) if requirement.name == "vllm"
+    ]
+    (engine,) = [part for part in PARTS if part.name == "engine"]
+    (version,) = re.findall(r"^ARG BASE=\S+:v(\S+)$", dockerfile(engine), re.MULTILINE)
+    assert version in accepted
+
+
+def test_missing_programs_are_named_with_their_packages():
+    with pytest.raises(ConfigurationError, match=r"found no nft-of-nowhere; as root: apt-get install -y nftables"):
+        require_programs({"sh": "dash", "nft-of-nowhere": "nftables"})
+
+
+def vllm(tmp_path, *arguments):
+    """The script that stands for vLLM's command, with a Python that only says how it was called."""
+    python = tmp_path / "python3"
+    python.write_text('#!/bin/sh\nfor argument in "$@"; do echo "$argument"; done\n')
+    python.chmod(0o755)
+    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    return subprocess.run(["/bin/sh", VLLM, *arguments], env=environ, capture_output=True, text=True, check=False)
+
+
+def test_serve_hands_the_model_over_by_its_flag(tmp_path):
+    done = vllm(tmp_path, "serve", "/models/large", "--served-model-name", "a b")
+    assert done.returncode == 0
+    module = ["-m", "vllm.entrypoints.launchers.api_server.entry"]
+    assert done.stdout.splitlines() == [*module, "--model", "/models/large", "--served-model-name", "a b"]
+
+
+def test_other_commands_of_vllm_are_refused(tmp_path):
+    done = vllm(tmp_path, "bench", "latency")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "found 'bench latency'" in done.stderr

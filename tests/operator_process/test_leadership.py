@@ -1,0 +1,52 @@
+"""Of several operators one works; another takes over when it ends, and nothing is done twice."""
+
+import pytest
+
+from nightjar_operator.kinds import LEASE
+from nightjar_operator.process import LeaseLostError
+
+
+async def holder(world):
+    found = await world.admin.get(LEASE, world.namespace, "leader")
+    return None if found is None else found["spec"].get("holderIdentity")
+
+
+async def test_the_second_waits_and_takes_over_at_once_when_the_first_ends(world):
+    lease = (world.namespace, "leader")
+    first = world.start(lease=lease, identity="first")
+
+    async def led_by(name):
+        return await holder(world) == name
+
+    await world.until(lambda: led_by("first"), "the first to lead")
+    world.start(lease=lease, identity="second")
+    await world.create()
+    await world.until_children(3)
+    assert await holder(world) == "first"
+
+    first.set()
+    await world.operators[0][0]
+    assert await holder(world) in ("", "second")
+    await world.until(lambda: led_by("second"), "the second to lead")
+    await world.edit(lambda found: found["spec"].update(replicas=2))
+
+    async def scaled():
+        return (await world.children())["Deployment", "chat"]["spec"]["replicas"] == 2
+
+    await world.until(scaled, "the second to work")
+
+
+async def test_one_whose_lease_is_taken_ends_and_says_so(world):
+    world.start(lease=(world.namespace, "leader"), identity="first")
+
+    async def led():
+        return await holder(world) == "first"
+
+    await world.until(led, "the first to lead")
+    found = await world.admin.get(LEASE, world.namespace, "leader")
+    found["spec"]["holderIdentity"] = "thief"
+    await world.admin.replace(LEASE, world.namespace, "leader", found)
+    ((task, _),) = world.operators
+    with pytest.raises(LeaseLostError, match="another takes over"):
+        await task
+    assert await holder(world) == "thief"

@@ -1,0 +1,59 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nightjar_benchmarks.compare import suites
+from nightjar_benchmarks.simulator import arrivals, oracle
+from nightjar_benchmarks.simulator.arrivals import Piece
+from nightjar_benchmarks.simulator.lengths import ALPACA, DATASETS, DEMO, SHAREGPT
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 100), st.integers(1, 300)), min_size=1, max_size=6), st.integers(0, 99))
+def test_a_load_gives_all_its_requests_in_order_and_again_for_its_seed(pieces, seed):
+    load = [Piece(*piece) for piece in pieces]
+    one, other = (list(arrivals.poisson(load, ALPACA, seed)) for _ in range(2))
+    times = np.concatenate([chunk.arrival for chunk in one])
+    assert len(times) == sum(piece.requests for piece in load)
+    assert (np.diff(times) >= 0).all()
+    assert all((a.prompt == b.prompt).all() and (a.arrival == b.arrival).all() for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        arrivals.burst_spike(2, 20, 1000),
+        arrivals.high_low_oscillation(2, 20, 1000, 5),
+        arrivals.azure_like(10, 1000, 0),
+        arrivals.steps([1, 2], 500),
+    ],
+)
+def test_shapes_have_about_the_requests_that_were_asked_for(load):
+    assert sum(piece.requests for piece in load) == pytest.approx(1000, rel=0.2)
+
+
+@pytest.mark.parametrize(("dataset", "prompt", "output"), [(ALPACA, 19.31, 58.45), (SHAREGPT, 161.31, 337.99)])
+def test_mean_lengths_are_the_published_ones_but_for_the_cut(dataset, prompt, output):
+    assert dataset.means() == pytest.approx((prompt, output), rel=0.12)
+
+
+def test_every_data_set_has_shares_that_add_up():
+    for dataset in DATASETS.values():
+        assert sum(part.share for part in dataset.parts) == pytest.approx(1)
+        assert dataset.mix().sum() == pytest.approx(1)
+
+
+def test_even_requests_fill_the_time_that_their_rate_says():
+    load = [Piece(4.0, 8), Piece(0.5, 1), Piece(2.0, 4)]
+    arrival = np.concatenate([chunk.arrival for chunk in arrivals.evenly(load, DEMO, 0)])
+    assert arrival.tolist() == [*(i / 4 for i in range(8)), 2.0, *(4 + i / 2 for i in range(4))]
+
+
+def test_in_the_surge_speculation_pays_when_it_is_quiet_and_costs_in_the_crowd():
+    one = suites.paper()["cpu/surge"]
+    assert one.drifts
+    for index, condition in enumerate(one.conditions):
+        cost = oracle.costs(one, condition)
+        crowd = index % 2 == 1
+        assert cost[0, 1] / cost[3, 1] > (1 if crowd else 2)
+        assert cost[0, 64] / cost[3, 64] == pytest.approx(0.62, abs=0.02) or not crowd
