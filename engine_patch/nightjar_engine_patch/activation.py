@@ -53,7 +53,7 @@ def enable(config: Any) -> None:
     import vllm
 
     from nightjar_engine_patch.fingerprints import RECORDED
-    from nightjar_engine_patch.refusals import check_configuration
+    from nightjar_engine_patch.refusals import GPU_V2, check_configuration
 
     guard.check_version(vllm.__version__, guard.accepted_versions())
     guard.check_fingerprints(RECORDED)
@@ -61,8 +61,11 @@ def enable(config: Any) -> None:
     runner = check_configuration(config, engine_settings)
     config.scheduler_config.scheduler_cls = runner.scheduler_cls
     config.parallel_config.worker_cls = runner.worker_cls
-    if config.parallel_config.distributed_executor_backend == "mp":
+    if runner.executor_cls is not None and config.parallel_config.distributed_executor_backend == "mp":
         config.parallel_config.distributed_executor_backend = runner.executor_cls
+    if runner is GPU_V2:
+        speculative = config.speculative_config
+        speculative.num_speculative_tokens_per_batch_size = every_length(speculative.num_speculative_tokens)
     _log.info(
         "Nightjar is on: runner %s, scheduler %s, worker %s, replaced %s",
         runner.name,
@@ -70,3 +73,11 @@ def enable(config: Any) -> None:
         runner.worker_cls,
         "EngineArgs.create_engine_config",
     )
+
+
+def every_length(longest: int) -> list[tuple[int, int, int]]:
+    """A table of vLLM's for its own choice of lengths by batch size; ours chooses, but the target's CUDA graphs are
+    captured for the lengths that the table names (`CudaGraphManager._init_candidates`,
+    vllm/v1/worker/gpu/cudagraph_utils.py).
+    """
+    return [(batch, batch, length) for batch, length in enumerate(range(longest, -1, -1), 1)]

@@ -24,6 +24,19 @@ _KV_MANAGER = "vllm.v1.core.single_type_kv_cache_manager"
 _KV_INTERFACE = "vllm.v1.kv_cache_interface"
 _WORKER_UTILS = "vllm.v1.worker.utils"
 _BLOCK_TABLE = "vllm.v1.worker.block_table"
+_ASYNC_SCHEDULER = "vllm.v1.core.sched.async_scheduler"
+_GPU_WORKER = "vllm.v1.worker.gpu_worker"
+_GPU_RUNNER = "vllm.v1.worker.gpu.model_runner"
+_GPU_ASYNC = "vllm.v1.worker.gpu.async_utils"
+_GPU_STATES = "vllm.v1.worker.gpu.states"
+_GPU_INPUT = "vllm.v1.worker.gpu.input_batch"
+_GPU_BLOCK_TABLE = "vllm.v1.worker.gpu.block_table"
+_GPU_GRAPHS = "vllm.v1.worker.gpu.cudagraph_utils"
+_GPU_ATTENTION = "vllm.v1.worker.gpu.attn_utils"
+_SPECULATOR = "vllm.v1.worker.gpu.spec_decode.speculator"
+_STANDALONE = "vllm.v1.worker.gpu.spec_decode.standalone_ar.speculator"
+_DRAFT_GRAPHS = "vllm.v1.worker.gpu.spec_decode.target_dependent_ar.cudagraph_utils"
+_FLASH = "vllm.v1.attention.backends.flash_attn"
 
 RECORDED: dict[tuple[str, str], str] = {
     (_ENGINE_ARGS, "EngineArgs.create_engine_config"): "6add606e6beee11d",
@@ -83,6 +96,43 @@ RECORDED: dict[tuple[str, str], str] = {
     (_WORKER_UTILS, "allocate_kv_cache"): "21848da388478d6d",
     (_KV_INTERFACE, "create_kv_cache_views"): "91be24c74d7f448d",
     (_BLOCK_TABLE, "BlockTable.append_row"): "9180f75fc326ee20",
+    (_ASYNC_SCHEDULER, "AsyncScheduler._update_after_schedule"): "5b71aff1e8c9363b",
+    (_ASYNC_SCHEDULER, "AsyncScheduler._update_request_with_output"): "531aa253d107986c",
+    (_GPU_WORKER, "Worker._make_model_runner"): "2bda2a14b4c24812",
+    (_GPU_RUNNER, "GPUModelRunner.__init__"): "bd77042a4ac6614a",
+    (_GPU_RUNNER, "GPUModelRunner.add_requests"): "1fc1f8be56e57bdf",
+    (_GPU_RUNNER, "GPUModelRunner.execute_model"): "a024a813691647ba",
+    (_GPU_RUNNER, "GPUModelRunner.sample"): "20088238536e4758",
+    (_GPU_RUNNER, "GPUModelRunner.sample_tokens"): "df6456a109ac0fcc",
+    (_GPU_RUNNER, "GPUModelRunner.prepare_attn"): "f15fdfea6e536cc9",
+    (_GPU_RUNNER, "GPUModelRunner.prepare_inputs"): "0ee8e8581f74b379",
+    (_GPU_RUNNER, "GPUModelRunner.capture_model"): "8019021650a8f861",
+    (_GPU_RUNNER, "GPUModelRunner.initialize_kv_cache"): "a5a3180a103a8e5b",
+    (_GPU_ASYNC, "AsyncOutput.__init__"): "0ecda7fa6a0d3a28",
+    (_GPU_ASYNC, "AsyncOutput.get_output"): "87a05ca8f340957b",
+    (_GPU_STATES, "RequestState.__init__"): "f7f6d85a7f15818c",
+    (_GPU_STATES, "RequestState.add_request"): "565aaa893c41e4b1",
+    (_GPU_INPUT, "_post_update_kernel"): "ff72b3eb6083b3c8",
+    (_GPU_INPUT, "_combine_sampled_and_draft_tokens_kernel"): "3aa996104ebd9e14",
+    (_GPU_INPUT, "InputBuffers.__init__"): "976bbf974df2599b",
+    (_GPU_BLOCK_TABLE, "BlockTables.gather_block_tables"): "5b75982e826ab454",
+    (_GPU_BLOCK_TABLE, "BlockTables.compute_slot_mappings"): "e2129c7cb8d585bb",
+    (_GPU_BLOCK_TABLE, "_compute_slot_mappings_kernel"): "de328c0cbe229826",
+    (_GPU_GRAPHS, "CudaGraphManager._init_candidates"): "6d274dc3a02f37d9",
+    (_GPU_GRAPHS, "CudaGraphManager.capture"): "9774aa3635901ea0",
+    (_GPU_GRAPHS, "CudaGraphManager.run_fullgraph"): "4d5b463faf11d50f",
+    (_GPU_GRAPHS, "prepare_inputs_to_capture"): "eab726a5fcbaeec7",
+    (_GPU_GRAPHS, "profile_cudagraph_memory"): "8736e50a8dcbc35b",
+    (_GPU_ATTENTION, "build_attn_metadata"): "74ad555d4dd5f1e9",
+    (_SPECULATOR, "DraftModelSpeculator.__init__"): "1647ca410af4758a",
+    (_SPECULATOR, "DraftModelSpeculator.set_attn"): "88a1eca45ccba36c",
+    (_SPECULATOR, "DraftModelSpeculator._update_draft_decode_metadata"): "8c4a0682e51227cb",
+    (_STANDALONE, "StandaloneARSpeculator.__init__"): "592d5e1819debdad",
+    (_STANDALONE, "StandaloneARSpeculator.propose"): "bc117882f6738082",
+    (_STANDALONE, "StandaloneARSpeculator._run_model"): "f7cbc8d03e00d43a",
+    (_DRAFT_GRAPHS, "SpeculatorCudaGraphManager.capture"): "da92a3644b092860",
+    (_FLASH, "FlashAttentionMetadataBuilder.update_draft_decode_metadata"): "9a5fd30159056c99",
+    (_FLASH, "FlashAttentionMetadataBuilder.build"): "c61f0d29448838fb",
 }
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from importlib.metadata import version
 from typing import Any
 
 from nightjar_api.engine.v1 import engine_pb2
-from nightjar_engine_patch.refusals import CPU_V1
+from nightjar_engine_patch.refusals import runner_of
 from nightjar_engine_patch.settings import EngineSettings
 
 # DraftModelProposer loads the draft under this prefix (vllm/v1/spec_decode/draft_model.py).
@@ -19,7 +19,7 @@ def engine_info(vllm_config: Any, kv_cache_config: Any, settings: EngineSettings
     return engine_pb2.EngineInfo(
         nightjar_version=version("nightjar"),
         vllm_version=vllm.__version__,
-        runner=CPU_V1.name,
+        runner=runner_of(vllm_config).name,
         target_model=vllm_config.model_config.model,
         draft_model=speculative.draft_model_config.model,
         draft_weights_stay=True,

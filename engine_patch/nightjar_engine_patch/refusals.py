@@ -15,7 +15,9 @@ class Runner:
     stock_worker: str
     worker_cls: str
     scheduler_cls: str
-    executor_cls: str
+    async_scheduling: bool
+    """Whether the next step is prepared before this one's tokens are known; what the scheduler above is made for."""
+    executor_cls: str | None = None
     """In place of vLLM's "mp"; an executor in the engine core's own process stays as it is."""
 
 
@@ -24,22 +26,38 @@ CPU_V1 = Runner(
     stock_worker="vllm.v1.worker.cpu_worker.CPUWorker",
     worker_cls="nightjar_engine_patch.cpu.worker.NightjarCPUWorker",
     scheduler_cls="nightjar_engine_patch.scheduler.NightjarScheduler",
+    async_scheduling=False,
     executor_cls="nightjar_engine_patch.cpu.executor.NightjarExecutor",
+)
+GPU_V2 = Runner(
+    name="gpu-v2",
+    stock_worker="vllm.v1.worker.gpu_worker.Worker",
+    worker_cls="nightjar_engine_patch.gpu.worker.NightjarGPUWorker",
+    scheduler_cls="nightjar_engine_patch.async_scheduler.NightjarAsyncScheduler",
+    async_scheduling=True,
 )
 
 
 def check_configuration(config: Any, settings: EngineSettings) -> Runner:
     """The runner that serves `config` (vllm.config.VllmConfig); RefusalError says why none does."""
     _check_draft(config.speculative_config, settings)
-    _check_engine(config)
+    runner = runner_of(config)
+    _check_engine(config, runner)
     if settings.elastic:
-        _check_elastic(config)
-    if config.parallel_config.worker_cls == CPU_V1.stock_worker and not config.use_v2_model_runner:
-        return CPU_V1
+        _check_elastic(config, runner)
+    return runner
+
+
+def runner_of(config: Any) -> Runner:
+    found = config.parallel_config.worker_cls, bool(config.use_v2_model_runner)
+    for runner, is_v2 in ((CPU_V1, False), (GPU_V2, True)):
+        # A restarted configuration names our class already.
+        if found in ((runner.stock_worker, is_v2), (runner.worker_cls, is_v2)):
+            return runner
     raise RefusalError(
         f"parallel_config.worker_cls: Nightjar requires {CPU_V1.stock_worker!r} with model runner V1 (vLLM's CPU "
-        f"build) so far, found {config.parallel_config.worker_cls!r}, model runner "
-        f"V{2 if config.use_v2_model_runner else 1}"
+        f"build) or {GPU_V2.stock_worker!r} with model runner V2 (GPUs), found {found[0]!r}, model runner "
+        f"V{2 if found[1] else 1}"
     )
 
 
@@ -68,10 +86,10 @@ def _check_draft(speculative: Any, settings: EngineSettings) -> None:
         )
 
 
-def _check_engine(config: Any) -> None:
+def _check_engine(config: Any, runner: Runner) -> None:
     requirements = (
         ("scheduler_config.scheduler_cls", config.scheduler_config.scheduler_cls, None),
-        ("scheduler_config.async_scheduling", config.scheduler_config.async_scheduling, False),
+        ("scheduler_config.async_scheduling", config.scheduler_config.async_scheduling, runner.async_scheduling),
         ("parallel_config.pipeline_parallel_size", config.parallel_config.pipeline_parallel_size, 1),
         ("parallel_config.tensor_parallel_size", config.parallel_config.tensor_parallel_size, 1),
         ("parallel_config.data_parallel_size", config.parallel_config.data_parallel_size, 1),
@@ -81,12 +99,35 @@ def _check_engine(config: Any) -> None:
     for name, found, required in requirements:
         if found != required:
             raise RefusalError(f"{name}: Nightjar requires {required!r}, found {found!r}")
+    if runner is GPU_V2:
+        _check_graphs(config)
 
 
-def _check_elastic(config: Any) -> None:
+def _check_graphs(config: Any) -> None:
+    """Each length from 0 on stands for a batch size in the table that makes vLLM capture its graphs."""
+    least, found = config.speculative_config.num_speculative_tokens + 1, config.scheduler_config.max_num_seqs
+    if found < least:
+        raise RefusalError(
+            f"scheduler_config.max_num_seqs: at least speculative_config.num_speculative_tokens + 1 ({least}) is "
+            f"required, found {found}; raise --max-num-seqs"
+        )
+    batched = config.scheduler_config.max_num_batched_tokens
+    if batched < 2 * found:
+        raise RefusalError(
+            f"scheduler_config.max_num_batched_tokens: at least twice max_num_seqs ({2 * found}) is required, since "
+            f"a draft reads two tokens of each request, found {batched}; raise --max-num-batched-tokens"
+        )
+
+
+def _check_elastic(config: Any, runner: Runner) -> None:
     """What else would move or drop the memory that an elastic pool keeps the books of; the layers are looked at when
     the KV cache is allocated.
     """
+    if runner is not CPU_V1:
+        raise RefusalError(
+            f"additional_config.nightjar.elastic: false is required with {runner.name}, found true: memory cannot "
+            f"change hands on a GPU yet"
+        )
     if config.model_config.enable_sleep_mode:
         raise RefusalError(
             "model_config.enable_sleep_mode: elastic memory requires False, found True; drop --enable-sleep-mode, or "

@@ -5,7 +5,7 @@ scheduler it would cost each of them.
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Condition
 
@@ -23,7 +23,9 @@ class StepRecord:
     decode_batch: int
     scheduled_tokens: int
     drafts: Mapping[str, Sequence[int]]
-    """The drafts verified, by request."""
+    """What was verified, by request."""
+    proposed: Collection[str] | None
+    """Requests for which that came from the draft, and did not only fill up the batch; None: all."""
     row_of: Mapping[str, int]
     lengths: Sequence[int]
     """Tokens sampled by row, those behind the end of a request included; empty without drafts."""
@@ -45,10 +47,14 @@ class StepRecord:
 
 def to_message(record: StepRecord) -> engine_pb2.StepReport:
     measure = record.measure
-    verified, accepted = acceptance(record.drafts, record.lengths, record.row_of)
-    drafted_at_step, gamma_verified = record.drafted if verified else (0, 0)
+    drafts = record.drafts
     # A decoding request has one token and its drafts; the rest is prompt.
-    prefill_tokens = record.scheduled_tokens - sum(verified) - record.decode_batch
+    prefill_tokens = record.scheduled_tokens - sum(map(len, drafts.values())) - record.decode_batch
+    if record.proposed is not None:
+        drafts = {request: drafts[request] for request in drafts.keys() & record.proposed}
+    verified, accepted = acceptance(drafts, record.lengths, record.row_of)
+    # Also when nothing but filling was verified: it took its time.
+    drafted_at_step, gamma_verified = record.drafted if record.drafts else (0, 0)
     return engine_pb2.StepReport(
         step=record.step,
         time_ns=record.time_ns,
@@ -63,8 +69,7 @@ def to_message(record: StepRecord) -> engine_pb2.StepReport:
         accepted_tokens=sum(accepted),
         verified_by_position=verified,
         accepted_by_position=accepted,
-        # A synchronous step is the target's unless somebody else had it.
-        forward_ns=record.step_ns - measure.draft_ns - measure.catch_up_ns - record.elastic_ns,
+        forward_ns=forward_ns(record),
         draft_ns=measure.draft_ns,
         catch_up_ns=measure.catch_up_ns,
         step_ns=record.step_ns,
@@ -79,6 +84,14 @@ def to_message(record: StepRecord) -> engine_pb2.StepReport:
         plan_version=record.plan_version,
         overhead_ns=record.overhead_ns,
     )
+
+
+def forward_ns(record: StepRecord) -> int:
+    measure = record.measure
+    if measure.forward_ns is not None:
+        return measure.forward_ns
+    # A synchronous step is the target's unless somebody else had it.
+    return record.step_ns - measure.draft_ns - measure.catch_up_ns - record.elastic_ns
 
 
 def acceptance(
@@ -97,6 +110,27 @@ def acceptance(
         for position in range(min(lengths[row_of[request]] - 1, len(proposed))):
             accepted[position] += 1
     return verified, accepted
+
+
+class LateTimes:
+    """Records whose drafting is timed by the device are kept until the next step tells how long it took."""
+
+    def __init__(self, give: Callable[[StepRecord], None]) -> None:
+        self._give = give
+        self._kept: StepRecord | None = None
+
+    def append(self, record: StepRecord, *, is_last: bool) -> None:
+        """`is_last`: no step will follow soon; what the last one drafted was for nobody, and its time stays 0."""
+        kept, self._kept = self._kept, None
+        before = record.measure.before
+        if kept is not None:
+            if before is not None:
+                kept.measure.draft_ns, kept.measure.catch_up_ns = before
+            self._give(kept)
+        if record.measure.forward_ns is None or is_last:
+            self._give(record)
+        else:
+            self._kept = record
 
 
 class Reports:

@@ -10,13 +10,14 @@ from vllm.v1.core.sched.scheduler import Scheduler
 from nightjar_api.engine.v1 import engine_pb2
 from nightjar_api.engine.v1.engine_pb2 import DRAFT_RESIDENCY_ON_DEVICE
 from nightjar_engine_patch import settings
+from nightjar_engine_patch.choice import StepChoice
 from nightjar_engine_patch.control import ControlPlane
 from nightjar_engine_patch.elastic import wake
 from nightjar_engine_patch.elastic.blocks import ElasticBlocks
 from nightjar_engine_patch.elastic.directed_output import with_directive
 from nightjar_engine_patch.elastic.memory_state import MemoryState
 from nightjar_engine_patch.info import engine_info
-from nightjar_engine_patch.reports import StepRecord
+from nightjar_engine_patch.reports import LateTimes, StepRecord
 from nightjar_engine_patch.step_measure import StepMeasure
 
 
@@ -38,15 +39,16 @@ class NightjarScheduler(Scheduler):
             wake.install()
             self.memory = MemoryState(ElasticBlocks(self.kv_cache_manager), monotonic_ns)
         self._control = ControlPlane(Path(configured.socket), info, configured.report_queue, self.memory)
+        self._reports = LateTimes(self._control.reports.append)
         self._step = 0
-        self._step_started_ns = 0
-        self._own_ns = 0
-        self._elastic_ns = 0
-        self._decode_batch = 0
-        self._gamma = 0
-        self._plan_version = 0
+        self._choice = StepChoice(0)
+        # Of the steps whose output has not come yet, by the identity of what was scheduled.
+        self._in_flight: dict[int, StepChoice] = {}
+        self._last_output_ns = 0
         # The last step that drafted, and its length: what the next step with drafts verifies.
         self._drafted: tuple[int, int] = (0, 0)
+        # Of that step: who had drafts of the draft's own; None if all had.
+        self._proposed: frozenset[str] | None = None
         # Requests that found no place in the last step.
         self._left_waiting = 0
 
@@ -55,44 +57,51 @@ class NightjarScheduler(Scheduler):
         return super().has_requests() or (self.memory is not None and self.memory.is_busy)
 
     def schedule(self, throttle_prefills: bool = False) -> Any:  # noqa: FBT001, FBT002 - vLLM's signature
-        self._step_started_ns = monotonic_ns()
-        self._elastic_ns = 0
+        self._choice = StepChoice(monotonic_ns())
+        output = self._schedule(throttle_prefills)
+        self._in_flight[id(output)] = self._choice
+        return output
+
+    def _schedule(self, throttle_prefills: bool) -> Any:  # noqa: FBT001 - vLLM's signature
         if self.memory is None or not self.memory.asked:
             return super().schedule(throttle_prefills)
         # Before any block is handed out: what is scheduled now carries the ids after the change.
+        choice = self._choice
         waiting = min(self._left_waiting, len(self.waiting))
-        directive = self.memory.decide(waiting, self._speculation(self._step_started_ns))
-        self._elastic_ns = monotonic_ns() - self._step_started_ns
+        directive = self.memory.decide(waiting, self._speculation(choice.started_ns))
+        choice.elastic_ns = monotonic_ns() - choice.started_ns
         output = super().schedule(throttle_prefills)
         return output if directive is None else with_directive(output, directive)
 
     def _update_after_schedule(self, scheduler_output: Any) -> None:
         """The step's requests are known and nothing has read the length yet."""
         started = monotonic_ns()
-        self._decode_batch = self._count_decodes(scheduler_output)
-        self._gamma = self._choose_gamma(self._decode_batch, started)
-        scheduler_output.num_spec_tokens_to_schedule = self._gamma
+        choice = self._choice
+        choice.decode_batch = self._count_decodes(scheduler_output)
+        choice.gamma = self._choose_gamma(choice, started)
+        scheduler_output.num_spec_tokens_to_schedule = choice.gamma
         self._drop_late_drafts(scheduler_output.num_scheduled_tokens)
-        self._own_ns = monotonic_ns() - started
+        choice.own_ns = monotonic_ns() - started
         super()._update_after_schedule(scheduler_output)
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
+        choice = self._in_flight.pop(id(scheduler_output))
         if self.memory is not None and self.memory.is_busy:
             # A step without tokens has a measure only if it had a directive.
             measure = getattr(model_runner_output, "measure", None)
             if measure is not None and measure.obeyed is not None:
                 started = monotonic_ns()
                 self.memory.obeyed(measure.obeyed)
-                self._elastic_ns += monotonic_ns() - started
+                choice.elastic_ns += monotonic_ns() - started
         if scheduler_output.total_num_scheduled_tokens == 0:
             return super().update_from_output(scheduler_output, model_runner_output)
         started = monotonic_ns()
         drafts = scheduler_output.scheduled_spec_decode_tokens
         # Before vLLM cuts tokens off behind a request's end, which would look like rejections.
         lengths = list(map(len, model_runner_output.sampled_token_ids)) if drafts else []
-        self._own_ns += monotonic_ns() - started
+        choice.own_ns += monotonic_ns() - started
         outputs = super().update_from_output(scheduler_output, model_runner_output)
-        self._report(scheduler_output, model_runner_output, lengths)
+        self._report(choice, scheduler_output, model_runner_output, lengths)
         return outputs
 
     def shutdown(self) -> None:
@@ -106,17 +115,16 @@ class NightjarScheduler(Scheduler):
             return f"no plan and a fallback length of {self._fallback_gamma}" if self._fallback_gamma else ""
         return f"plan {plan.version}, which has γ up to {plan.longest}" if plan.longest else ""
 
-    def _choose_gamma(self, decode_batch: int, now_ns: int) -> int:
-        if decode_batch == 0:
+    def _choose_gamma(self, choice: StepChoice, now_ns: int) -> int:
+        if choice.decode_batch == 0:
             # Nobody proposes, and the plan counts visits.
             return 0
         plan = self._control.holder.plan
         if plan is None or now_ns > plan.expires_ns:
-            self._plan_version = 0
             gamma = self._fallback_gamma
         else:
-            self._plan_version = plan.version
-            gamma = plan.next_gamma(decode_batch)
+            choice.plan_version = plan.version
+            gamma = plan.next_gamma(choice.decode_batch)
         # Also when a plan comes that does not know.
         return gamma if self.memory is None or self.memory.draft_is_here else 0
 
@@ -139,7 +147,7 @@ class NightjarScheduler(Scheduler):
             if request.request_id not in scheduled:
                 request.spec_token_ids = []
 
-    def _report(self, scheduler_output: Any, model_runner_output: Any, lengths: list[int]) -> None:
+    def _report(self, choice: StepChoice, scheduler_output: Any, model_runner_output: Any, lengths: list[int]) -> None:
         now = monotonic_ns()
         self._step += 1
         measure: StepMeasure = model_runner_output.measure
@@ -150,24 +158,28 @@ class NightjarScheduler(Scheduler):
         record = StepRecord(
             step=self._step,
             time_ns=now,
-            step_ns=now - self._step_started_ns,
-            decode_batch=self._decode_batch,
+            # A step that was prepared while the one before ran began with that one's end.
+            step_ns=now - max(choice.started_ns, self._last_output_ns),
+            decode_batch=choice.decode_batch,
             scheduled_tokens=scheduler_output.total_num_scheduled_tokens,
             drafts=scheduler_output.scheduled_spec_decode_tokens,
+            proposed=self._proposed,
             row_of=model_runner_output.req_id_to_index,
             lengths=lengths,
             emitted=model_runner_output.sampled_token_ids,
             drafted=self._drafted,
-            gamma=self._gamma,
+            gamma=choice.gamma,
             measure=measure,
             free_blocks=pool.get_num_free_blocks(),
             total_blocks=pool.num_gpu_blocks,
             running=len(self.running),
             waiting=self._left_waiting,
-            plan_version=self._plan_version,
-            elastic_ns=self._elastic_ns + measure.elastic_ns,
+            plan_version=choice.plan_version,
+            elastic_ns=choice.elastic_ns + measure.elastic_ns,
             residency=DRAFT_RESIDENCY_ON_DEVICE if self.memory is None else self.memory.residency,
         )
-        self._control.reports.append(record)
-        self._drafted = (self._step, self._gamma)
-        record.overhead_ns = self._own_ns + measure.bookkeeping_ns + monotonic_ns() - now
+        self._last_output_ns = now
+        self._drafted = (self._step, choice.gamma)
+        self._proposed = measure.proposed
+        record.overhead_ns = choice.own_ns + measure.bookkeeping_ns + monotonic_ns() - now
+        self._reports.append(record, is_last=not (self.running or self.waiting))

@@ -11,6 +11,9 @@ KEY = "nightjar"
 SOCKET_PATH_BYTES = 107
 
 
+_LEAST = {"fallback_gamma": 0, "catch_up_tokens": 16, "draft_graph_requests": 0, "report_queue": 16}
+
+
 @dataclass(frozen=True)
 class EngineSettings:
     """What `additional_config["nightjar"]` may say."""
@@ -19,8 +22,10 @@ class EngineSettings:
     """Path of the control plane's unix socket; the folder must exist."""
     fallback_gamma: int = 0
     """Speculative length while no plan is in force."""
-    catch_up_tokens: int = 512
-    """Most stale draft tokens caught up in one step."""
+    catch_up_tokens: int | None = None
+    """Most stale draft tokens caught up in one step; by default as many as lengthen a step by about a third."""
+    draft_graph_requests: int = 512
+    """Largest batch whose draft passes are captured in CUDA graphs at start-up; larger ones are launched eagerly."""
     report_queue: int = 4096
     """Step reports kept for a slow reader; beyond it the oldest go."""
     elastic: bool = False
@@ -32,8 +37,10 @@ class EngineSettings:
         _require("socket", self.socket, "a path without %", "%" not in self.socket)
         length = len(self.socket.encode())
         _require("socket", self.socket, f"a path of at most {SOCKET_PATH_BYTES} bytes", length <= SOCKET_PATH_BYTES)
-        for name, least in (("fallback_gamma", 0), ("catch_up_tokens", 16), ("report_queue", 16)):
+        for name, least in _LEAST.items():
             value = getattr(self, name)
+            if value is None and name == "catch_up_tokens":
+                continue
             is_integer = isinstance(value, int) and not isinstance(value, bool)
             _require(name, value, f"an integer of at least {least}", is_integer and value >= least)
         _require("elastic", self.elastic, "true or false", isinstance(self.elastic, bool))

@@ -12,6 +12,8 @@ class StepMeasure:
     draft_weight_bytes: int
     """The same in every step; it travels here because only workers know it."""
 
+    forward_ns: int | None = None
+    """The target's forward pass and sampling, measured on the device; None: what the others left of the step."""
     draft_ns: int = 0
     """Drafting: preparing it (which replaces vLLM's own preparation), the pass over the newest tokens, the rest."""
     catch_up_ns: int = 0
@@ -23,5 +25,9 @@ class StepMeasure:
     """What our code adds in the worker to vLLM's own work."""
     elastic_ns: int = 0
     """Memory that changed hands before the step."""
+    before: tuple[int, int] | None = None
+    """`draft_ns` and `catch_up_ns` of the step before, if its tokens came while the device was still drafting."""
+    proposed: frozenset[str] | None = None
+    """Requests whose drafts came from the draft; those of all others fill up the batch. None: every draft did."""
     obeyed: Obeyed | None = None
     """The directive that came with the step, once it is carried out."""

@@ -28,6 +28,7 @@ def make_record():
         zeros = {field.name: 0 for field in fields(StepRecord)}
         nothing = {
             "drafts": {},
+            "proposed": None,
             "row_of": {},
             "lengths": [],
             "emitted": [],

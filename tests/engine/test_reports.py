@@ -1,12 +1,13 @@
 """The queue between the scheduler, which never waits, and one reader."""
 
 import threading
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nightjar_api.engine.v1 import engine_pb2
-from nightjar_engine_patch.reports import ReportQueue, StepRecord, acceptance, to_message
+from nightjar_engine_patch.reports import LateTimes, ReportQueue, StepRecord, acceptance, to_message
 from nightjar_engine_patch.step_measure import StepMeasure
 
 NOW = 0.0
@@ -97,6 +98,7 @@ STEP = StepRecord(
     decode_batch=3,
     scheduled_tokens=4 + 3 + 60,
     drafts={"a": [5, 6, 7], "b": [5, 6]},
+    proposed=None,
     row_of={"a": 0, "b": 1, "c": 2},
     lengths=[4, 2, 1],
     emitted=[[5, 6], [5, 9], [8]],
@@ -122,6 +124,41 @@ def test_a_message_says_what_the_step_verified_emitted_and_cost():
     assert (message.drafted_at_step, message.gamma_verified, message.gamma_drafted) == (11, 3, 2)
     assert (message.forward_ns, message.draft_ns, message.catch_up_ns, message.step_ns) == (720, 200, 30, 1_000)
     assert message.prefill_tokens == 59
+
+
+def test_what_only_filled_up_the_batch_counts_as_no_draft_even_if_it_was_right():
+    filled = replace(STEP, proposed={"b"})
+    message = to_message(filled)
+    assert list(message.verified_by_position) == [1, 1]
+    assert list(message.accepted_by_position) == [1, 0]
+    assert (message.emitted_tokens, message.prefill_tokens) == (5, 59)
+    nobody = to_message(replace(STEP, proposed=set()))
+    assert (nobody.verified_tokens, nobody.gamma_verified, nobody.drafted_at_step) == (0, 3, 11)
+    alone = to_message(replace(STEP, drafts={}, lengths=[]))
+    assert (alone.verified_tokens, alone.gamma_verified, alone.drafted_at_step) == (0, 0, 0)
+
+
+def on_device(step, before=None):
+    """A record whose forward pass the device timed, and which tells about the step before."""
+    return replace(STEP, step=step, measure=StepMeasure(1, forward_ns=700, before=before))
+
+
+def test_a_step_that_the_device_times_is_reported_with_what_the_next_one_tells():
+    given = []
+    late = LateTimes(given.append)
+    late.append(on_device(1), is_last=False)
+    assert given == []
+    late.append(on_device(2, before=(200, 30)), is_last=False)
+    late.append(on_device(3, before=(0, 0)), is_last=True)
+    found = [(record.step, record.measure.draft_ns, record.measure.catch_up_ns) for record in given]
+    assert found == [(1, 200, 30), (2, 0, 0), (3, 0, 0)]
+    assert to_message(given[0]).forward_ns == 700
+
+
+def test_a_step_that_the_host_times_is_reported_at_once():
+    given = []
+    LateTimes(given.append).append(STEP, is_last=False)
+    assert given == [STEP]
 
 
 def test_a_message_leaves_no_field_out():

@@ -12,7 +12,8 @@ def test_only_the_socket_is_required_and_the_defaults_are_these():
     assert asdict(parse({"nightjar": {"socket": "/run/e.sock"}})) == {
         "socket": "/run/e.sock",
         "fallback_gamma": 0,
-        "catch_up_tokens": 512,
+        "catch_up_tokens": None,
+        "draft_graph_requests": 512,
         "report_queue": 4096,
         "elastic": False,
     }
@@ -46,6 +47,10 @@ def test_the_longest_path_a_socket_can_have_is_accepted():
         ({"fallback_gamma": 1.0}, r"nightjar\.fallback_gamma: an integer of at least 0 is required, found 1\.0"),
         ({"catch_up_tokens": 15}, r"nightjar\.catch_up_tokens: an integer of at least 16 is required, found 15"),
         ({"catch_up_tokens": "64"}, r"nightjar\.catch_up_tokens: an integer of at least 16 is required, found '64'"),
+        (
+            {"draft_graph_requests": -1},
+            r"nightjar\.draft_graph_requests: an integer of at least 0 is required, found -1",
+        ),
         ({"report_queue": 0}, r"nightjar\.report_queue: an integer of at least 16 is required, found 0"),
         ({"elastic": 1}, r"nightjar\.elastic: true or false is required, found 1"),
         ({"report_queue": None}, r"nightjar\.report_queue: an integer of at least 16 is required, found None"),

@@ -106,6 +106,7 @@ class FakeEngine:
                 decode_batch=batch,
                 scheduled_tokens=batch * (1 + verified),
                 drafts={str(row): range(verified) for row in range(batch)} if verified else {},
+                proposed=None,
                 row_of={str(row): row for row in range(batch)},
                 lengths=lengths,
                 emitted=[range(length) for length in lengths],

@@ -22,6 +22,7 @@ from nightjar_engine_patch.measured_output import with_measure
 from nightjar_engine_patch.step_measure import StepMeasure
 from nightjar_kernels.moves import block_moves
 
+CATCH_UP_TOKENS = 512
 _NO_INDICES = torch.empty(0, dtype=torch.int32)
 
 
@@ -38,6 +39,7 @@ class NightjarCPUModelRunner(CPUModelRunner):
     def __init__(self, vllm_config: Any, device: torch.device) -> None:
         super().__init__(vllm_config, device)
         self._settings = settings.parse(vllm_config.additional_config)
+        self._catch_up_tokens = self._settings.catch_up_tokens or CATCH_UP_TOKENS
         self._freshness = DraftFreshness(self.max_num_reqs, self.num_spec_tokens)
         self._draft_pass = DraftPass(self.drafter, vllm_config)
         self._measure = StepMeasure(0)
@@ -172,7 +174,7 @@ class NightjarCPUModelRunner(CPUModelRunner):
         read = self._freshness.settle(slots, batch.token_ids_cpu, known)
         # Drafts behind the end of the context cannot be verified, and the draft's own context may be shorter.
         context = min(self.max_model_len, self.effective_drafter_max_model_len)
-        plan = plan_feeds(read, known, prefilling, context - 1 - gamma, self._settings.catch_up_tokens)
+        plan = plan_feeds(read, known, prefilling, context - 1 - gamma, self._catch_up_tokens)
         if len(plan.catch_up):
             self._catch_up(slots, plan.catch_up)
         self._staleness.count(rows, plan.stale_tokens)

@@ -109,17 +109,17 @@ def test_nothing_is_drafted_while_the_draft_is_away_whatever_is_planned(here):
 
 
 def test_requests_that_wait_have_room_when_the_draft_leaves_and_forbid_its_return(here):
-    """Twelve clients whose requests grow to 448 tokens each, over blocks for four: as long as they go on, some wait, and
-    what the draft left is used.
+    """Twelve clients whose requests grow to 448 tokens each, over blocks for four.
+
+    As long as they go on, some wait, and what the draft left is used.
     """
     made = [(random_prompt(here.pair, 0, 100, 40 + i), 340) for i in range(12)]
     received = []
-    with here.watched() as reports:
-        with busy(here, made, len(made), received):
-            here.until(lambda: any(report.waiting for report in reports))
-            here.expand()
-            here.until(lambda: any(in_use(report) > FEW and report.waiting for report in reports))
-            assert refusal(here.squeeze).startswith("squeeze: no waiting request is required, found ")
+    with here.watched() as reports, busy(here, made, len(made), received):
+        here.until(lambda: any(report.waiting for report in reports))
+        here.expand()
+        here.until(lambda: any(in_use(report) > FEW and report.waiting for report in reports))
+        assert refusal(here.squeeze).startswith("squeeze: no waiting request is required, found ")
     for prompt, tokens in received:
         assert tokens == expected_continuation(here.pair, prompt, len(tokens))
 

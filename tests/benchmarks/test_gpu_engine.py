@@ -1,0 +1,156 @@
+"""What is made of the answers of GPU engines; the answers here are made up, the protocol is real."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nightjar_benchmarks.goals import GOALS
+from nightjar_benchmarks.gpu_engine import figures, measure
+from nightjar_benchmarks.gpu_engine.pairs import SMALL, write_pair
+from nightjar_benchmarks.gpu_engine.remote import Remote
+from nightjar_benchmarks.gpu_engine.under_test import STEP_FIELDS, steady_parts
+
+MS = 1_000_000
+ECHO = """
+import argparse, json, sys
+parser = argparse.ArgumentParser()
+parser.add_argument("--arguments", type=json.loads)
+parser.add_argument("--answers")
+options = parser.parse_args()
+print("a library prints this", flush=True)
+with open(options.answers, "w") as answers:
+    print(json.dumps({"start_seconds": options.arguments["start"]}), file=answers, flush=True)
+    for line in sys.stdin:
+        command = json.loads(line)
+        if command.get("die"):
+            sys.exit("it died")
+        print(json.dumps({"heard": command}), file=answers, flush=True)
+"""
+
+
+def row(**fields):
+    return [fields.get(name, 0) for name in STEP_FIELDS]
+
+
+def turns(ours, theirs, **parts):
+    answer = {name: {"median": value} for name, value in parts.items()}
+    return [
+        {
+            "nightjar": {"steady_ms": {"median": ours}, "tokens": 100, "seconds": ours, "acceptance_length": 2.8}
+            | answer,
+            "stock": {"steady_ms": {"median": theirs}, "tokens": 100, "seconds": theirs},
+        }
+    ]
+
+
+def test_a_steady_ratio_is_stated_at_the_goals_acceptance_length_and_says_where_the_rest_goes():
+    figure = figures.steady_ratio(turns(8.0, 5.0, forward_ms=4.9, draft_ms=3.0), gamma=3)
+    assert figure.value == pytest.approx(2.8 * 5 / 8)
+    assert figure.raw["parts_ms"] == {"forward_ms": 4.9, "draft_ms": 3.0, "rest_ms": pytest.approx(0.1)}
+    assert figure.raw["limit"] == pytest.approx(2.8 * 5 / 7.9, abs=1e-4)
+    assert figures.draft_step(turns(8.0, 5.0, draft_ms=3.0), gamma=3).value == 1.0
+
+
+def test_whole_runs_are_compared_by_tokens_a_second():
+    assert figures.whole_run_ratio(turns(2.0, 4.0), "nightjar", "stock").value == 2.0
+
+
+def test_requests_with_other_tokens_are_counted():
+    story = {"answers": [[1, 2], [3, 5]], "seconds": 1, "tokens": 4, "steps": 2, "preempted": 1}
+    story["rows"] = [row(gamma_drafted=3), row(gamma_drafted=0), row(gamma_drafted=0)]
+    found = figures.losslessness([story], [[[1, 2], [3, 4]]])
+    assert (found["lossless_requests"].value, found["mismatched_requests"].value) == (2, 1)
+    assert found["lossless_requests"].raw["changes_of_length"] == [1]
+
+
+def speculating(accepted, catch_up_ms=0.0, **fields):
+    usual = {"gamma_drafted": 3, "decode_batch": 1, "verified_tokens": 3, "forward_ns": 7 * MS, "draft_ns": 4 * MS}
+    return row(**usual | {"accepted_tokens": accepted, "catch_up_ns": round(catch_up_ms * MS)} | fields)
+
+
+def test_a_return_is_compared_with_what_was_before_and_with_its_neighbours():
+    story = {
+        "rows": [
+            *[speculating(2)] * 30,
+            *[row(gamma_drafted=0, decode_batch=1)] * 50,
+            *[speculating(2, 5.5, catch_up_tokens=2000)] * 3,
+            *[speculating(1)] * 40,
+        ]
+    }
+    share = (3 * 2 + 40) / (43 * 3)
+    assert figures.acceptance_recovery(story).value == pytest.approx(share / (2 / 3), abs=1e-4)
+    plain = {"rows": [speculating(2, 10.0, catch_up_tokens=4000)]}
+    found = figures.catch_up(story, plain)
+    assert found["catch_up_step_ratio"].value == 1.5
+    assert found["catch_up_cost_ratio"].value == pytest.approx(2.75 / 2.5)
+
+
+def test_steady_steps_are_those_in_which_all_requests_verify_all_drafts():
+    part = {"decode_batch": 2, "emitted_tokens": 5}
+    full = row(verified_tokens=6, draft_ns=3 * MS, forward_ns=5 * MS, overhead_ns=9000, **part)
+    rows = [row(verified_tokens=3, **part), full, full, full, row(verified_tokens=6, prefill_tokens=1, **part)]
+    found = steady_parts(rows, batch=2, gamma=3)
+    assert found["acceptance_length"] == 2.5
+    assert (found["draft_ms"]["median"], found["draft_ms"]["count"]) == (3, 1)
+    assert steady_parts(rows[:1], batch=2, gamma=3) == {}
+
+
+class FakeEngine:
+    """Answers like an engine under test that always gives the target's own tokens."""
+
+    def __init__(self, pair):
+        self.pair = pair
+        self.commands = []
+
+    def ask(self, **command):
+        self.commands.append(command)
+        gamma, batch = command["gamma"], len(command["prompts"])
+        steady = {"median": 5.0 + gamma}
+        answer = {"seconds": 1.0 + gamma, "tokens": 10, "steps": 3, "preempted": 0, "steady_ms": steady}
+        answer |= {"acceptance_length": 2.8, "forward_ms": {"median": 5.0}, "draft_ms": {"median": 3.0}}
+        if command.get("answers"):
+            answer["answers"] = [
+                measure.expected_continuation(self.pair, prompt, command["tokens"]) for prompt in command["prompts"]
+            ]
+        if command.get("rows"):
+            paused = [row(gamma_drafted=0, decode_batch=batch)] * 50
+            returning = [speculating(2, 4.0, catch_up_tokens=2048)] * 3
+            answer["rows"] = [*[speculating(2)] * 30, *paused, *returning, *[speculating(2)] * 40]
+        return answer
+
+
+def test_every_figure_of_the_topic_is_measured(tmp_path, monkeypatch):
+    monkeypatch.setattr(measure, "STORY_REQUESTS", 3)
+    pair = write_pair(tmp_path, SMALL)
+    prompts = measure.Prompts(pair)
+    engines = {name: FakeEngine(pair) for name in ("nightjar", "stock", "stock_gamma3")}
+    found = measure.lossless(engines["nightjar"], pair)
+    for batch in measure.WHOLE_RUNS:
+        found |= measure.gamma0(engines, prompts, batch)
+    for batch, gamma in measure.STEADY:
+        found |= measure.steady(engines, prompts, batch, gamma)
+    found |= measure.against_stock(engines, prompts)
+    found |= measure.switch(engines["nightjar"], prompts)
+    assert found["mismatched_requests"].value == 0
+    assert set(found) == {goal.name for goal in GOALS if goal.topic == "gpu_engine"}
+
+
+def test_an_engine_in_its_own_process_answers_in_order_and_says_what_it_died_of(tmp_path, monkeypatch):
+    (tmp_path / "echoing.py").write_text(ECHO)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    engine = Remote("echo", {"start": 7}, tmp_path / "log", module="echoing")
+    assert engine.receive() == {"start_seconds": 7}
+    assert engine.ask(prompts=[[1]]) == {"heard": {"prompts": [[1]]}}
+    engine.send(die=True)
+    with pytest.raises(RuntimeError, match=r"the engine 'echo' ended:\n(.|\n)*it died"):
+        engine.receive()
+
+
+def test_an_engine_ends_when_nobody_asks_any_more(tmp_path, monkeypatch):
+    (tmp_path / "echoing.py").write_text(ECHO)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    engine = Remote("echo", {"start": 7}, tmp_path / "log", module="echoing")
+    engine.receive()
+    engine.stop()
+    assert Path(tmp_path / "log").read_text() == "a library prints this\n"

@@ -1,0 +1,63 @@
+"""One engine on a GPU for the whole folder, in this process, steered over its control plane."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+HERE = Path(__file__).parent
+GAMMA_MAX = 4
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.gpu)
+            item.add_marker(pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"))
+
+
+@pytest.fixture(scope="session")
+def pair(tmp_path_factory):
+    from nightjar_benchmarks.gpu_engine.pairs import SMALL, write_pair
+
+    return write_pair(tmp_path_factory.mktemp("pair"), SMALL)
+
+
+class Engine:
+    def __init__(self, llm, control, pair):
+        self.llm, self.control, self.pair = llm, control, pair
+
+    def generate(self, prompts, sampling, gamma=0, segments=()):
+        """Outputs in order, and the reports of the steps it took."""
+        self.control.take()
+        self.control.plan([list(segment) for segment in segments], gamma)
+        given = [{"prompt_token_ids": prompt} for prompt in prompts]
+        outputs = self.llm.generate(given, sampling, use_tqdm=False)
+        return [output.outputs[0] for output in outputs], self.control.take()
+
+
+@pytest.fixture(scope="session")
+def engine(pair, tmp_path_factory):
+    """So few blocks that requests are preempted, and prompts in chunks."""
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    from vllm import LLM
+
+    from nightjar_benchmarks.gpu_engine.under_test import Control
+
+    socket = str(tmp_path_factory.mktemp("run") / "e.sock")
+    llm = LLM(
+        model=str(pair.target),
+        skip_tokenizer_init=True,
+        dtype="bfloat16",
+        max_model_len=1024,
+        max_num_seqs=16,
+        max_num_batched_tokens=256,
+        num_gpu_blocks_override=160,
+        kv_cache_memory_bytes=1 << 30,
+        gpu_memory_utilization=0.1,
+        disable_log_stats=False,
+        speculative_config={"method": "draft_model", "model": str(pair.draft), "num_speculative_tokens": GAMMA_MAX},
+        additional_config={"nightjar": {"socket": socket}},
+    )
+    return Engine(llm, Control(socket), pair)
