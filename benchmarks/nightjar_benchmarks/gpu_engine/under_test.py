@@ -79,11 +79,13 @@ class Control:
             for batch in self._stub.WatchSteps(engine_pb2.WatchStepsRequest(max_delay_ms=20)):
                 self._reports.extend(batch.reports)
 
-    def plan(self, segments: list[list[int]], hold: int) -> None:
+    def plan(self, segments: list[list[int]], hold: int) -> int:
+        """The plan's version."""
         schedule = [engine_pb2.Segment(gamma=gamma, steps=steps) for gamma, steps in segments]
         bucket = engine_pb2.BucketPlan(max_batch=1, schedule=schedule, hold_gamma=hold)
         plan = engine_pb2.Plan(version=next(self._versions), ttl_ms=3_600_000, buckets=[bucket])
         self._stub.ApplyPlan(engine_pb2.ApplyPlanRequest(plan=plan), timeout=10)
+        return int(plan.version)
 
     def take(self) -> list[Any]:
         """All reports, those on their way included, and none of them again."""

@@ -29,12 +29,16 @@ class Engine:
         self.llm, self.control, self.pair = llm, control, pair
 
     def generate(self, prompts, sampling, gamma=0, segments=()):
-        """Outputs in order, and the reports of the steps it took."""
+        """Outputs in order, and the reports of the steps that emitted something and obeyed this plan.
+
+        The step that was under way when the last request of the call before ended is finished in this one.
+        """
         self.control.take()
-        self.control.plan([list(segment) for segment in segments], gamma)
+        version = self.control.plan([list(segment) for segment in segments], gamma)
         given = [{"prompt_token_ids": prompt} for prompt in prompts]
         outputs = self.llm.generate(given, sampling, use_tqdm=False)
-        return [output.outputs[0] for output in outputs], self.control.take()
+        reports = [report for report in self.control.take() if report.plan_version == version]
+        return [output.outputs[0] for output in outputs], reports
 
 
 @pytest.fixture(scope="session")

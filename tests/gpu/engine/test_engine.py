@@ -48,9 +48,9 @@ def test_without_speculation_nothing_of_the_draft_runs(engine, pair):
     assert all(report.forward_ns > 0 for report in reports)
 
 
-def test_every_step_that_drafted_says_how_long_it_took_but_the_last(engine, pair):
+def test_every_step_that_drafted_says_how_long_it_took_but_the_last_ones(engine, pair):
     _, reports = engine.generate(prompts(pair, 2, 100, 3), sampling(40), gamma=3)
-    drafted = [report for report in reports[:-1] if report.gamma_drafted]
+    drafted = [report for report in reports[:-2] if report.gamma_drafted]
     assert all(report.draft_ns > 0 for report in drafted)
     assert [report.step for report in reports] == list(range(reports[0].step, reports[0].step + len(reports)))
 
@@ -80,17 +80,17 @@ def test_log_probabilities_are_those_without_speculation(engine, pair):
 
 def test_sampled_tokens_are_distributed_as_without_speculation(engine, pair):
     """With two candidates each token is a coin; ours must fall as the target's own does."""
-    made = prompts(pair, 1, 100, 6) * 400
+    made = prompts(pair, 500, 100, 6)
     shares = []
     for gamma in (0, 3):
-        # The second candidate must have a chance, or nothing is seen.
-        received, _ = engine.generate(made, sampling(4, temperature=8.0, top_k=2), gamma=gamma)
-        first = [one.token_ids[0] for one in received]
-        best = expected_continuation(pair, made[0], 1)[0]
-        shares.append(np.mean([token == best for token in first]))
-        # Behind the first token, by the one that came first.
-        followers = [tuple(one.token_ids[:3]) for one in received if one.token_ids[0] == best]
-        shares.append(np.mean([one[1] == expected_continuation(pair, [*made[0], best], 1)[0] for one in followers]))
-    assert 0.5 < shares[0] < 0.98
-    # Of 400 coins, and some 200 to 400: five standard deviations are less than this.
-    np.testing.assert_allclose(shares[2:], shares[:2], atol=0.17)
+        received, _ = engine.generate(made, sampling(4, temperature=2.0, top_k=2, seed=None), gamma=gamma)
+        # Behind the first, each can be a draft that was verified.
+        falls = [
+            one.token_ids[at] != expected_continuation(pair, [*prompt, *one.token_ids[:at]], 1)[0]
+            for prompt, one in zip(made, received, strict=True)
+            for at in (1, 2, 3)
+        ]
+        shares.append(float(np.mean(falls)))
+    assert 0.002 < shares[0] < 0.5
+    # Five standard deviations of the difference of two shares of so many coins.
+    assert abs(shares[1] - shares[0]) < 5 * np.sqrt(2 * shares[0] * (1 - shares[0]) / len(falls))
