@@ -84,7 +84,12 @@ class EngineSpec(Model):
             " devices itself; with `cpu` it asks for none."
         ),
     )
-    tensor_parallel_size: int = Field(default=1, ge=1, le=64, description="GPUs that share one copy of the model.")
+    tensor_parallel_size: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="GPUs that share one copy of the model; 1 beside a draft that Nightjar plans for.",
+    )
     resources: Resources = Field(default=Resources(), description="Of the container, as in a PodSpec.")
     # The sidecar listens at the next port.
     port: int = Field(default=8000, ge=1, le=65534, description="The OpenAI API's port.")

@@ -267,6 +267,14 @@ class NightjarServiceSpec(Model):
             holds=lambda part: durations.seconds(part.drain_timeout) <= 3600,
             cel=durations.cel_between("self.drainTimeout", "0s", "1h"),
         ),
+        # The plugin would refuse to start, and the pod crash (nightjar_engine_patch.refusals).
+        Rule(
+            field="engine.tensorParallelSize",
+            requires="1 beside a draft of method draft-model is required",
+            advice="Nightjar plans for models on one GPU; leave out the draft, or take another method",
+            holds=lambda part: part.engine.tensor_parallel_size == 1 or part.draft is None or not part.draft.is_planned,
+            cel="self.engine.tensorParallelSize == 1 || !has(self.draft) || self.draft.method != 'draft-model'",
+        ),
         Rule(
             field="cache.accessMode",
             requires="ReadWriteMany for a claim that several pods share is required",

@@ -75,10 +75,12 @@ def _sizes(service: NightjarService, gpu_memory_bytes: int | None) -> list[str]:
     weights = sum(known) * _BYTES.get(service.spec.target.dtype, 2) / shards
     if weights <= _USABLE * gpu_memory_bytes:
         return []
+    planned = notices.why_unplanned(service) is None
+    advice = "take smaller ones, or a service without a draft" if planned else "share them among more GPUs"
     needed, offered = round(weights / _GIB), round(_USABLE * gpu_memory_bytes / _GIB)
     sentence = (
         f"spec.engine.tensorParallelSize: by their names the models take about {needed} GiB on each of {shards} GPUs,"
-        f" and one offers {offered} GiB; share them among more GPUs"
+        f" and one offers {offered} GiB; {advice}"
     )
     return [sentence]
 

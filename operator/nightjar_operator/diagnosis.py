@@ -13,13 +13,19 @@ Json = dict[str, Any]
 
 _PINNED = ("off", "fixed")
 _GPU_LACKING = re.compile(r"Insufficient [\w./-]*gpu[\w./-]*", re.IGNORECASE)
+# A library or a program that is missing is the image's fault.
+_FILE_LACKING = (
+    r"(?<!shared object file: )No such file or directory"
+    r"(?!: ['\"](?:[^'\"/.]+|[^'\"]*/bin/[^'\"]*|[^'\"]*\.so[.\d]*)['\"])"
+)
 # What the engine's loader and the hub's client say of a model they cannot get, and the kubelet of a volume or a
 # secret that is not there.
 _MODEL_LACKING = re.compile(
     r"RepositoryNotFound|RevisionNotFound|EntryNotFound|GatedRepo|HFValidationError"
     r"|not a valid model identifier|Invalid repository ID|does not appear to have a file named"
     r"|Can't load the (?:configuration|tokenizer)|(?:401|403) Client Error"
-    r"|No such file or directory|persistentvolumeclaim|PersistentVolumeClaims|secret \"[^\"]*\" not found",
+    r"|persistentvolumeclaim|PersistentVolumeClaims|secret \"[^\"]*\" not found"
+    rf"|{_FILE_LACKING}",
 )
 
 

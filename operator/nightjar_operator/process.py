@@ -76,6 +76,8 @@ class _Process:
             cluster, self._store, settings.images, settings.identity, time.monotonic, _now, rng
         )
         self._blind: str | None = "watching has not begun yet"
+        # One that stands by would never empty its queue; it looks at every service when it begins to work.
+        self._works = False
 
     def unready(self) -> str | None:
         return self._resync.problem or self._blind
@@ -104,6 +106,7 @@ class _Process:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._watch(login))
                 async with self._leading(tasks):
+                    self._works = True
                     self._metrics.leader.set(1)
                     await self._work()
         except ExceptionGroup as group:
@@ -155,7 +158,7 @@ class _Process:
 
     def _see(self, kind: Kind, change: str | None, found: Json) -> None:
         key = self._store.forget(kind, found) if change == "DELETED" else self._store.observe(kind, found)
-        if key is not None:
+        if key is not None and self._works:
             self._queue.add(key, 0.0 if kind == NIGHTJAR_SERVICE else _SETTLE_SECONDS)
         if change is None:
             # Kopf lists when it begins, and when it lost its place: then deletions went unseen.

@@ -18,6 +18,7 @@ from nightjar_sidecar.events import Events
 from nightjar_sidecar.memory import Change, MemoryPolicy
 from nightjar_sidecar.metrics import Metrics
 from nightjar_sidecar.planner import Planner, check
+from nightjar_sidecar.regret import Regret
 from nightjar_sidecar.switch_cost import SwitchCost
 from nightjar_sidecar.telemetry import Telemetry, changes, switched
 
@@ -36,9 +37,10 @@ class Controller:
         self.planner: Planner | None = None
         self.applied_version: int | None = None
         self.applied_at = 0.0
-        self.metrics = Metrics()
+        self.metrics = Metrics(self.plan_age)
         self.telemetry = Telemetry()
         self.arms = Arms()
+        self.regret = Regret()
         self.events = Events()
         self.switch_cost = SwitchCost(_fixed_seconds(settings.planner))
         self.clock = clock
@@ -146,9 +148,13 @@ class Controller:
         self.applied_version = plan.version
         self.applied_at = self.clock()
         if self.planner is not None:
-            self.metrics.observe_plan(plan.version, self.planner.planned)
+            self.metrics.observe_plan(plan, self.planner.planned)
         self.metrics.switch_cost.set(self.switch_cost.seconds)
         self.metrics.switch_cost_per_token.set(self.switch_cost.seconds_per_token)
+
+    def plan_age(self) -> float | None:
+        """Seconds since the engine took its latest plan; None while no engine is connected or it has taken none."""
+        return None if self.applied_version is None else self.clock() - self.applied_at
 
     def seconds_to_next(self) -> float | None:
         """How long nothing need be sent, unless something happens; None while there is nothing to send."""
@@ -169,8 +175,14 @@ class Controller:
 
     def _learn(self, round_: Round) -> None:
         if self.planner is not None:
+            self._regret(self.planner, round_)
             self.arms.learn(self.planner.space.bucket(round_.batch), round_)
             self.planner.learn(round_)
+
+    def _regret(self, planner: Planner, round_: Round) -> None:
+        lost = self.regret.observe(round_, lambda batch: planner.believed(batch, self.switch_cost))
+        if lost is not None:
+            self.metrics.observe_regret(planner.spec.policy, lost)
 
     def _tell_engine(self, info: EngineInfo) -> None:
         if self.info is None:
@@ -210,11 +222,14 @@ class Controller:
         self._configure(info)
 
     def _configure(self, info: EngineInfo) -> None:
+        before = None if self.planner is None else self.planner.policy
         if self.planner is None:
             self.planner = Planner(self.settings.planner, info.gamma_max, self._rng)
             self.planner.continue_from(info.plan_version)
         else:
             self.planner.configure(self.settings.planner, info.gamma_max)
+        if self.planner.policy is not before:
+            self.regret = Regret()
         self.arms.keep(self.planner.space)
 
 

@@ -1,12 +1,15 @@
 """Prometheus metrics of one sidecar and the engine it plans for, on a registry of their own."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
-from nightjar_api.engine.v1.engine_pb2 import DRAFT_RESIDENCY_ON_DEVICE, ElasticProgress, StepReport
+from nightjar_api.engine.v1.engine_pb2 import DRAFT_RESIDENCY_ON_DEVICE, ElasticProgress, Plan, StepReport
 from nightjar_sidecar.attribution import Round
 from nightjar_sidecar.policies.protocol import Decision
+from nightjar_sidecar.regret import Lost
 from nightjar_sidecar.space import Bucket
 from nightjar_sidecar.telemetry import Switch
 
@@ -14,11 +17,34 @@ _ROUND_SECONDS = (0.001, 0.002, 0.004, 0.006, 0.008, 0.012, 0.016, 0.024, 0.032,
 _OVERHEAD_SECONDS = (5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 5e-3)
 
 
-class Metrics:
-    """Labels are bounded: lengths and positions by the engine's longest length, buckets by the settings."""
+class AtScrape(Collector):
+    """A gauge that is read when it is asked for, and has no sample while there is nothing to read."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str, documentation: str, read: Callable[[], float | None]) -> None:
+        self._name = name
+        self._documentation = documentation
+        self._read = read
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        return [GaugeMetricFamily(self._name, self._documentation)]
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        yield GaugeMetricFamily(self._name, self._documentation, self._read())
+
+
+def _nothing() -> None:
+    return None
+
+
+class Metrics:
+    """Labels are bounded: lengths and positions by the engine's longest length, buckets by the settings.
+
+    `plan_age` gives the seconds since the engine took its latest plan; None while there is none.
+    """
+
+    def __init__(self, plan_age: Callable[[], float | None] = _nothing) -> None:
         self.registry = CollectorRegistry()
+        self._plan_age = plan_age
         self._engine_metrics()
         self._speculation_metrics()
         self._planner_metrics()
@@ -92,7 +118,25 @@ class Metrics:
             registry=registry,
         )
         self.plan_version = Gauge("nightjar_plan_version", "Version of the latest plan.", registry=registry)
+        self.registry.register(
+            AtScrape("nightjar_plan_age_seconds", "Time since the engine took its latest plan.", self._plan_age)
+        )
+        self.plan_ttl = Gauge(
+            "nightjar_plan_ttl_seconds", "Time that the latest plan lives for without a renewal.", registry=registry
+        )
         self.plans = Counter("nightjar_plans_applied", "Plans that the engine took.", registry=registry)
+        self.regret = Counter(
+            "nightjar_regret_estimate_seconds",
+            "Time by which the length with the least predicted time would have given the same tokens sooner.",
+            ["policy"],
+            registry=registry,
+        )
+        self.predicted = Counter(
+            "nightjar_predicted_round_seconds",
+            "Time that those tokens take at the length that was used, as the policy predicts.",
+            ["policy"],
+            registry=registry,
+        )
         self.settings_errors = Counter(
             "nightjar_settings_errors",
             "Settings that were refused; those in force stayed.",
@@ -154,9 +198,14 @@ class Metrics:
         if round_.typical:
             self.rounds.labels(round_.gamma).observe(round_.seconds)
 
-    def observe_plan(self, version: int, planned: Mapping[Bucket, Decision]) -> None:
+    def observe_regret(self, policy: str, lost: Lost) -> None:
+        self.regret.labels(policy).inc(lost.seconds)
+        self.predicted.labels(policy).inc(lost.predicted)
+
+    def observe_plan(self, plan: Plan, planned: Mapping[Bucket, Decision]) -> None:
         self.plans.inc()
-        self.plan_version.set(version)
+        self.plan_version.set(plan.version)
+        self.plan_ttl.set(plan.ttl_ms * 1e-3)
         self.planned_gamma.clear()
         for bucket, decision in planned.items():
             self.planned_gamma.labels(bucket.high).set(decision.hold)

@@ -1,6 +1,7 @@
 """Turns a policy's decisions into plans: one per engine, versions growing, renewed before they expire."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from random import Random
 
 from nightjar_api import durations
@@ -120,6 +121,10 @@ class Planner:
             catch_up_seconds=cost.seconds_per_token,
             catch_up_start_seconds=cost.seconds_per_step,
         )
+
+    def believed(self, batch: int, cost: SwitchCost) -> Mapping[int, float]:
+        """What the policy predicts for `batch` decoding requests: seconds per token of one, by length."""
+        return self.policy.score(replace(self.context(self.space.bucket(batch), cost), batch=batch))
 
     @property
     def planned(self) -> Mapping[Bucket, Decision]:

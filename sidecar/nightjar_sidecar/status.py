@@ -7,6 +7,7 @@ from nightjar_sidecar.arms import Arm, Arms
 from nightjar_sidecar.controller import Controller
 from nightjar_sidecar.planner import Planner
 from nightjar_sidecar.policies.protocol import Decision
+from nightjar_sidecar.regret import Regret
 from nightjar_sidecar.space import Bucket
 from nightjar_sidecar.switch_cost import SwitchCost
 
@@ -27,6 +28,7 @@ def status(controller: Controller) -> Json:
         },
         "plan": _plan(controller),
         "buckets": _buckets(controller.planner, controller.switch_cost, controller.arms),
+        "regret": _regret(controller.regret),
         "speculation": _speculation(controller),
         "switchCost": _switch_cost(controller),
         "memory": _memory(controller),
@@ -42,10 +44,17 @@ def _engine(controller: Controller) -> Json:
 
 
 def _plan(controller: Controller) -> Json:
-    version = controller.applied_version
-    age = None if version is None else round(controller.clock() - controller.applied_at, 3)
-    latest = controller.telemetry.latest
-    return {"version": version, "ageSeconds": age, "obeyed": bool(latest.plan_version) if latest else None}
+    age, latest = controller.plan_age(), controller.telemetry.latest
+    return {
+        "version": controller.applied_version,
+        "ageSeconds": None if age is None else round(age, 3),
+        "obeyed": bool(latest.plan_version) if latest else None,
+    }
+
+
+def _regret(regret: Regret) -> Json:
+    """The share of the latest rounds' time, as the policy believes; of how many rounds there is an estimate."""
+    return {"share": _short(regret.share), "rounds": regret.rounds}
 
 
 def _buckets(planner: Planner | None, cost: SwitchCost, arms: Arms) -> list[Json]:
@@ -76,8 +85,8 @@ def _arm(gamma: int, believed: float | None, arm: Arm) -> Json:
     }
 
 
-def _short(seconds: float | None) -> float | None:
-    return None if seconds is None else float(f"{seconds:.4g}")
+def _short(number: float | None) -> float | None:
+    return None if number is None else float(f"{number:.4g}")
 
 
 def _speculation(controller: Controller) -> Json:

@@ -77,7 +77,7 @@ def test_an_object_of_older_rules_may_become_a_right_one():
     [
         ({}, 16, False),
         ({}, 15, True),
-        ({"engine": {"tensorParallelSize": 2}}, 15, False),
+        ({"draft": {"method": "ngram"}, "engine": {"tensorParallelSize": 2}}, 8, False),
         ({"engine": {"device": "cpu"}}, 1, False),
         ({"target": {"source": {"hub": {"id": "o/Model-70B"}}}}, 80, True),
         ({"target": {"source": {"hub": {"id": "o/Model-70B-AWQ"}}}}, 80, False),
@@ -90,6 +90,13 @@ def test_models_that_by_their_names_do_not_fit_a_gpu_are_warned_of(parts, gib, i
     verdict = review(with_spec(**parts), None, gib * GIB)
     assert verdict.refusals == ()
     assert any("tensorParallelSize" in line for line in verdict.warnings) == is_too_large
+
+
+def test_models_that_cannot_be_shared_among_gpus_are_not_told_to():
+    (planned,) = review(with_spec(), None, 8 * GIB).warnings
+    (unplanned,) = review(with_spec(draft={"method": "ngram"}), None, 8 * GIB).warnings
+    assert planned.endswith("on each of 1 GPUs, and one offers 7 GiB; take smaller ones, or a service without a draft")
+    assert unplanned.endswith("share them among more GPUs")
 
 
 def test_an_unknown_gpu_is_no_reason_to_warn():

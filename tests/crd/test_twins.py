@@ -78,6 +78,7 @@ WRONG = [
     ({"drainTimeout": "2h"}, "drainTimeout"),
     ({"engine.startupTimeout": "9s"}, "engine.startupTimeout"),
     ({"engine.startupTimeout": "25h"}, "engine.startupTimeout"),
+    ({"engine.tensorParallelSize": 2}, "engine.tensorParallelSize"),
     ({"engine.args": ["--seed", "1", "--max_model_len=5"]}, "engine.args"),
     ({"engine.args": ["-tp"]}, "engine.args"),
     ({"engine.args": ["--spec"]}, "engine.args"),
@@ -130,6 +131,8 @@ WRONG = [
 RIGHT = [
     {},
     {"draft": {"method": "ngram"}, "autoscaling": {"maxReplicas": 2, "metric": "requests"}},
+    {"draft.method": "eagle3", "engine.tensorParallelSize": 2},
+    {"draft": None, "engine.tensorParallelSize": 64},
     {"planner": {"policy": "fixed", "fixedGamma": 3, "gammaMax": 3, "planTtl": "10ms", "switchCost": "1.5s"}},
     {"planner": {"policy": "static-table", "table": [[1, 4, 3], [5, 5, 1], [9, 500, 0]]}},
     {"planner.planTtl": "10000us"},

@@ -9,6 +9,8 @@ import pytest
 from nightjar_api.service import NightjarServiceSpec
 from nightjar_operator.schema import structural
 
+# What only a draft that is planned for may have beside it.
+NOT_FOR_THE_PLANNER = {"memory.elastic": False, "autoscaling.metric": "requests"}
 HUB = {"hub": {"id": "organisation/other", "revision": "v1"}}
 
 # Leaf of documents/full.yaml: (value, effect) or (value, effect, edits before).
@@ -22,7 +24,7 @@ LEAVES = {
     "target.servedName": ("larger", "template"),
     "target.dtype": ("float16", "template"),
     "target.maxModelLen": (4096, "template"),
-    "draft.method": ("eagle", "template", {"memory.elastic": False, "autoscaling.metric": "requests"}),
+    "draft.method": ("eagle", "template", NOT_FOR_THE_PLANNER),
     "draft.source.hub.id": ("organisation/model", "template", {"draft.source": HUB}),
     "draft.source.hub.revision": ("v2", "template", {"draft.source": HUB}),
     "draft.source.pvc.claimName": ("others", "template"),
@@ -36,7 +38,7 @@ LEAVES = {
     "replicas": (3, "Deployment"),
     "engine.image": ("example.com/engine:2", "template"),
     "engine.device": ("cpu", "template"),
-    "engine.tensorParallelSize": (4, "template"),
+    "engine.tensorParallelSize": (4, "template", {"draft.method": "eagle", **NOT_FOR_THE_PLANNER}),
     "engine.resources.requests": ({"cpu": 8}, "template"),
     "engine.resources.limits": ({"memory": "128Gi"}, "template"),
     "engine.port": (9000, "template"),

@@ -8,6 +8,8 @@ from nightjar_api import service as documents
 from nightjar_api.errors import ConfigurationError
 from nightjar_operator.manifests import Owner, selector, url
 
+# A draft that is not planned for, in place of the document's.
+UNPLANNED = {"draft.method": "eagle", "memory.elastic": False, "autoscaling.metric": "requests"}
 CORE = {"Deployment", "Service", "ConfigMap"}
 ALL_KINDS = CORE | {"PersistentVolumeClaim", "HorizontalPodAutoscaler", "PodDisruptionBudget", "PodMonitor"}
 
@@ -108,11 +110,11 @@ def test_by_default_a_rollout_needs_no_more_gpus_than_the_service_has(build):
 @pytest.mark.parametrize(
     ("edits", "gpus"),
     [
-        ({}, "2"),
-        ({"engine.tensorParallelSize": 8}, "8"),
+        ({}, "1"),
+        ({**UNPLANNED, "engine.tensorParallelSize": 8}, "8"),
         ({"engine.device": "cpu"}, None),
         ({"engine.resources.limits": {"nvidia.com/mig-3g.71gb": 2}}, None),
-        ({"engine.resources.limits": {"nvidia.com/gpu": "2"}}, "2"),
+        ({"engine.resources.limits": {"nvidia.com/gpu": "1"}}, "1"),
     ],
 )
 def test_a_pod_asks_for_a_gpu_for_each_part_of_the_model(pod, edits, gpus):

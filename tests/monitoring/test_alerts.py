@@ -133,14 +133,31 @@ CASES = {
         says="The sidecar of team/chat-1 lost its engine.",
     ),
     "NightjarPlanNotRenewed": Case(
-        fires={f"nightjar_plans_applied_total{{{POD}}}": "7x60", f"nightjar_engine_connected{{{POD}}}": "1x60"},
+        fires={
+            f"nightjar_plan_age_seconds{{{POD}}}": "0.5x10 60+60x30",
+            f"nightjar_plan_ttl_seconds{{{POD}}}": "2x40",
+            f"nightjar_engine_connected{{{POD}}}": "1x40",
+        },
         silent=[
-            # The longest time to live: an hour.
-            {f"nightjar_plans_applied_total{{{POD}}}": "7x19 8x19 9x30", f"nightjar_engine_connected{{{POD}}}": "1x70"},
-            {f"nightjar_plans_applied_total{{{POD}}}": "7x60", f"nightjar_engine_connected{{{POD}}}": "0x60"},
+            # The longest time to live is an hour, with a renewal every twenty minutes.
+            {
+                f"nightjar_plan_age_seconds{{{POD}}}": "0+60x19 0+60x19",
+                f"nightjar_plan_ttl_seconds{{{POD}}}": "3600x40",
+                f"nightjar_engine_connected{{{POD}}}": "1x40",
+            },
+            # A scrape that comes late now and then.
+            {
+                f"nightjar_plan_age_seconds{{{POD}}}": "0.5 0.5 3 0.5 0.5 3 0.5 0.5 0.5 3 0.5x20",
+                f"nightjar_plan_ttl_seconds{{{POD}}}": "2x40",
+                f"nightjar_engine_connected{{{POD}}}": "1x40",
+            },
+            # Its engine loads its models: there is nothing to send a plan to.
+            {f"nightjar_plan_ttl_seconds{{{POD}}}": "0x40", f"nightjar_engine_connected{{{POD}}}": "0x40"},
+            # A sidecar that is older than these metrics.
+            {f"nightjar_plans_applied_total{{{POD}}}": "7x40", f"nightjar_engine_connected{{{POD}}}": "1x40"},
         ],
-        minutes=40,
-        says="The engine of team/chat-1 took no plan for half an hour.",
+        minutes=18,
+        says="The engine of team/chat-1 obeys no plan.",
     ),
     "NightjarReportsDropped": Case(
         fires={
@@ -255,6 +272,15 @@ def worlds(alert, case):
 
 def test_every_alert_has_a_case():
     assert list(CASES) == [rule["alert"] for rule in RULES]
+
+
+def test_an_engine_that_never_took_a_plan_obeys_none(promtool, alerts, tmp_path):
+    series = {f"nightjar_plan_ttl_seconds{{{POD}}}": "0x30", f"nightjar_engine_connected{{{POD}}}": "1x30"}
+    tests = [world(series, [firing("NightjarPlanNotRenewed", minutes, wanted) for minutes, wanted in ((4, 0), (6, 1))])]
+    file = tmp_path / "tests.yaml"
+    file.write_text(json.dumps({"rule_files": [str(alerts)], "evaluation_interval": "1m", "tests": tests}))
+    code, said = promtool("test", "rules", file)
+    assert code == 0, said
 
 
 def test_promtool_has_nothing_to_remark_on_the_rules(promtool, alerts):

@@ -93,12 +93,31 @@ def test_lacking_gpus_are_told_from_other_reasons_not_to_be_scheduled(make_facts
         "huggingface_hub.errors.GatedRepoError: 401 Client Error",
         'secret "hub" not found',
         "FileNotFoundError: [Errno 2] No such file or directory: '/models/large/config.json'",
+        'FileNotFoundError: No such file or directory: "/models/large/model-00001-of-00002.safetensors"',
+        "FileNotFoundError: [Errno 2] No such file or directory: 'tokenizer.json'",
+        "Exception: No such file or directory (os error 2)",
     ],
 )
 def test_a_model_that_cannot_be_had_is_named(make_facts, make_pod, words):
     found = make_facts(pods=(make_pod(ready=False, troubles=(Trouble("engine", "Error", words),)),))
     assert answers(found)["ModelUnavailable"] == ("True", "NotLoaded")
     assert words in message(found, "ModelUnavailable")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "ImportError: libcudart.so.13: cannot open shared object file: No such file or directory",
+        "FileNotFoundError: [Errno 2] No such file or directory: '/usr/lib/libnuma.so.1'",
+        "FileNotFoundError: [Errno 2] No such file or directory: 'nvcc'",
+        "FileNotFoundError: [Errno 2] No such file or directory: '/usr/local/cuda/bin/nvcc'",
+    ],
+)
+def test_an_engine_without_a_library_or_a_program_misses_no_model(make_facts, make_pod, words):
+    found = make_facts(pods=(make_pod(ready=False, troubles=(Trouble("engine", "Error", words),)),))
+    assert answers(found)["ModelUnavailable"] == ("False", "NoneLacking")
+    assert answers(found)["Ready"] == ("False", "Error")
+    assert words in message(found, "Ready")
 
 
 def test_a_sidecar_that_misses_a_file_misses_no_model(make_facts, make_pod):

@@ -143,6 +143,7 @@ async def test_the_page_follows_the_engine_without_being_loaded_again(seen, path
         await play(engine, 60, batch=4, waiting=2)
         await seen.until("#now", "Requests running\n4\n2 waiting")
         assert await seen.text("#model") == "t + d"
+        await seen.until("#regret", r"^As it believes, the lengths of late cost \d+\.\d % of decoding time beyond")
         # Everything is accepted and drafting is cheap: the longest length.
         row = await seen.until("tr[aria-current]", r"(?s)2–8\nγ 3.* ✓")
         assert re.search(r"\d rounds", row)
@@ -158,6 +159,9 @@ async def test_the_page_follows_the_engine_without_being_loaded_again(seen, path
         assert "Target's KV cache\n300 MiB · 100 %" in away
         write(paths[0], "two", switch_cost="12ms")
         await seen.until("#switching", "Set in the settings\n12 ms")
+        write(paths[0], "three", policy="fixed")
+        # It believes nothing.
+        await seen.until("#regret", "^$")
         happened = await seen.text("#happened")
         assert "revision two is in force" in happened
         assert "the draft's weights are away" in happened

@@ -1,15 +1,17 @@
 """The commands as typer runs them, on small work."""
 
+import io
 import json
 import re
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 import pytest
 import typer
+from rich.console import Console
 from typer.testing import CliRunner
 
 from nightjar_benchmarks.compare import suites
-from nightjar_benchmarks.compare.command import compare
+from nightjar_benchmarks.compare.command import compare, score_tables
 from nightjar_benchmarks.compare.contenders import ABLATION, COMPARED, CONTENDERS, space
 from nightjar_benchmarks.compare.page import page
 from nightjar_benchmarks.compare.regret import exponent
@@ -76,6 +78,35 @@ def test_scores_and_figures_follow_from_the_runs():
     assert 0 <= found["win_share"].value <= 1
     assert found["vs_static_table_drift"].value > 1.05
     assert found["worst_cell_ratio"].value > 0.95
+
+
+@dataclass(frozen=True)
+class Run:
+    """What was simulated, as far as scores go."""
+
+    points: float
+
+    def score(self, metric, *, warm):
+        assert metric in ("throughput", "latency", "latency_by_phase")
+        assert not warm
+        return self.points
+
+
+@pytest.mark.parametrize(("suite", "policies"), [("paper", COMPARED), ("ablation", ABLATION)])
+def test_eighty_columns_show_the_scores_of_every_scenario(suite, policies):
+    todo = tasks(suite, policies, 1)
+    points = {policy: 1000 - 5 * number for number, policy in enumerate(policies)}
+    scores = Scores(suites.SUITES[suite](), [(task, Run(points[task.policy])) for task in todo])
+    console = Console(width=80, file=io.StringIO())
+    console.print(*score_tables(scores))
+    shown = console.file.getvalue()
+    assert "…" not in shown
+    cells = [line.strip("│ ").split("│") for line in shown.splitlines() if line.startswith("│")]
+    rows = [[cell.strip() for cell in row] for row in cells]
+    for policy in set(policies) - {"oracle"}:
+        found = [score for row in rows if row[0] == policy for score in row[1:]]
+        assert found == [f"{points[policy] / 10:.0f}"] * len(scores.scenarios)
+    assert [name for name in scores.scenarios if not re.search(rf"^(.* )?\d {name}( |$)", shown, re.MULTILINE)] == []
 
 
 def test_the_ablation_says_what_each_ingredient_is_worth():

@@ -66,6 +66,18 @@ def test_one_sidecar_is_shown_with_its_plan_and_what_it_rests_on():
     assert re.search(r"25 %\s+#12", shown)
 
 
+def test_the_plans_age_and_what_it_is_believed_to_cost_are_told():
+    found = status("r1")
+    assert (
+        line(text(one(Seen("chat-0", reading(found)), 110)), "plan") == "plan taken 0 s ago, regret 1.2 % as believed"
+    )
+    found["regret"] = {"share": None, "rounds": 0}
+    found["plan"] = found["plan"] | {"ageSeconds": 90.0}
+    assert line(text(one(Seen("chat-0", reading(found)), 110)), "plan") == "plan taken 90 s ago"
+    found["plan"] = found["plan"] | {"version": None, "ageSeconds": None}
+    assert line(text(one(Seen("chat-0", reading(found)), 110)), "plan") == "plan none was taken"
+
+
 def test_memory_is_a_bar_whose_parts_differ_by_more_than_colour():
     shown = text(one(Seen("chat-0", reading(status("r1"))), 110))
     bar = line(shown, "memory")

@@ -2,14 +2,16 @@
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.columns import Columns
+from rich.console import Console, RenderableType
+from rich.padding import Padding
 from rich.progress import Progress
 from rich.table import Table
 
@@ -18,7 +20,7 @@ from nightjar_benchmarks.compare import close_up, regret
 from nightjar_benchmarks.compare.contenders import ABLATION, COMPARED
 from nightjar_benchmarks.compare.page import page
 from nightjar_benchmarks.compare.runs import Task, run_all, tasks
-from nightjar_benchmarks.compare.scores import Scores, figures, worth
+from nightjar_benchmarks.compare.scores import ORACLE, Scores, figures, worth
 from nightjar_benchmarks.compare.suites import SUITES
 from nightjar_benchmarks.records import Figure
 from nightjar_benchmarks.simulator.outcome import Outcome
@@ -58,7 +60,7 @@ def compare(
     if as_json:
         print(json.dumps(document(scores, found), indent=1, ensure_ascii=False))
         return
-    console.print(score_table(scores), figure_table(found))
+    console.print(*score_tables(scores), figure_table(found))
     console.print(f"{out / f'{suite}.html'}", soft_wrap=True)
 
 
@@ -89,17 +91,29 @@ def document(scores: Scores, found: dict[str, Figure]) -> dict[str, Any]:
     return {"figures": {name: asdict(figure) for name, figure in found.items()}, "scores": table}
 
 
-def score_table(scores: Scores) -> Table:
-    """Scores as percentages of the oracle's, a row a policy; scenarios by number, named below."""
-    names = list(scores.scenarios)
-    legend = "   ".join(f"{number} {name}" for number, name in enumerate(names, 1))
-    table = Table(title="score, % of the oracle's", title_justify="left", caption=legend, caption_justify="left")
+def score_tables(scores: Scores) -> Iterator[RenderableType]:
+    """Scores as percentages of the oracle's, a table for each metric, so that 80 columns are enough for each.
+
+    A row a policy; scenarios by number, named below.
+    """
+    by_metric: dict[str, list[str]] = {}
+    for name, scenario in scores.scenarios.items():
+        by_metric.setdefault(scenario.metric, []).append(name)
+    for metric, names in by_metric.items():
+        yield _score_table(scores, metric, names)
+        yield Padding(
+            Columns([f"{number} {name}" for number, name in enumerate(names, 1)], padding=(0, 3)), (0, 0, 1, 0)
+        )
+
+
+def _score_table(scores: Scores, metric: str, names: Sequence[str]) -> Table:
+    table = Table(title=f"score ({metric.replace('_', ' ')}), % of the oracle's", title_justify="left")
     table.add_column("policy", no_wrap=True)
     for number in range(1, len(names) + 1):
         table.add_column(str(number), justify="right", no_wrap=True)
     for policy in scores.policies:
-        if policy != "oracle":
-            table.add_row(policy, *_percent(scores.mean(name, policy) / scores.mean(name, "oracle") for name in names))
+        if policy != ORACLE:
+            table.add_row(policy, *_percent(scores.mean(name, policy) / scores.mean(name, ORACLE) for name in names))
     return table
 
 

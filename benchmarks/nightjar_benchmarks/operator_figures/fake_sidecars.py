@@ -47,6 +47,7 @@ def status(revision: str) -> Json:
             {"minBatch": low + 1, "maxBatch": high, "gamma": 3 if high <= 32 else 0, "schedule": [], "arms": _ARMS}
             for low, high in zip((0, *bounds), bounds, strict=False)
         ],
+        "regret": {"share": 0.0123, "rounds": 900},
         "speculation": {
             "gamma": 3,
             "acceptance": [0.81, 0.64, 0.52],

@@ -110,7 +110,7 @@ def _resources(random: Random) -> Document:
 
 def _engine(random: Random) -> Document:
     found: Document = {
-        "tensorParallelSize": random.choice([1, 1, 2, 8]),
+        "tensorParallelSize": random.choice([1, 1, 1, 2, 8]),
         "device": random.choice(["cuda", "cpu"]),
         "args": _mostly(random, [[], ["--seed", "-1"], ["--kv-cache-dtype=fp8", "$(HOME)", ""]], ["--max_model_len"]),
         "env": _mostly(random, [{}, {"VLLM_LOGGING_LEVEL": "DEBUG", "_A1": ""}, {"HF_TOKEN": "$x"}], {"A-B": "1"}),

@@ -59,7 +59,10 @@ class Reading:
     steps_per_second: float
     acceptance: tuple[float, ...]
     switch_seconds: float
+    regret: float | None
+    """Share of decoding time, as the policy believes."""
     plan_version: int | None
+    plan_age_seconds: float | None
     memory: tuple[int, int, int] | None
     """Bytes of the target's KV cache, of the draft's, of the draft's weights."""
     residency: str | None
@@ -96,7 +99,9 @@ def _reading(found: Json) -> Reading:
         steps_per_second=float(steps["perSecond"]),
         acceptance=tuple(float(rate) for rate in speculation["acceptance"]),
         switch_seconds=float(found["switchCost"]["seconds"]),
+        regret=found["regret"]["share"],
         plan_version=found["plan"]["version"],
+        plan_age_seconds=found["plan"]["ageSeconds"],
         memory=(memory["targetKv"], memory["draftKv"], memory["draftWeights"]) if memory else None,
         residency=_words(speculation["draftResidency"]),
         buckets=tuple(_bucket(one) for one in found["buckets"]),

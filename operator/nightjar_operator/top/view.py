@@ -45,6 +45,7 @@ def one(seen: Seen, width: int) -> RenderableType:
     parts.append(_now(reading))
     if reading.memory:
         parts.append(_memory(reading.memory, reading.residency))
+    parts.append(_planning(reading))
     if reading.buckets:
         parts += [Text(_PLAN_TITLE, style="bold"), _plan(reading.buckets, reading.batch, width)]
     parts += [Text("what happened lately", style="bold"), *map(_happened, _lately(reading.happened))]
@@ -126,6 +127,17 @@ def _cells(reading: Reading | None) -> Sequence[str]:
         _in_use(reading),
         _version(reading),
     )
+
+
+def _planning(reading: Reading) -> Text:
+    """What a plan's figures are worth: how old they are, and what they cost by the planner's own lights."""
+    text = Text("plan ", style="bold")
+    if reading.plan_age_seconds is None:
+        return text.append("none was taken", style="not bold")
+    text.append(f"taken {_age(reading.plan_age_seconds)} ago", style="not bold")
+    if reading.regret is not None:
+        text.append(f", regret {100 * reading.regret:.1f} % as believed", style="not bold")
+    return text
 
 
 def _plan(buckets: Sequence[Bucket], batch: int | None, width: int) -> Table:

@@ -77,6 +77,10 @@ function planNote(plan) {
   return orDash(plan.ageSeconds, (age) => `sent ${ago(age)}`);
 }
 
+function regretNote({ share }) {
+  return share === null ? "" : `As it believes, the lengths of late cost ${number(100 * share, 1)} % of decoding time beyond the best ones.`;
+}
+
 function tile([title, value, note]) {
   return made("div", null, made("dt", null, title), made("dd", null, value, made("small", null, note)));
 }
@@ -250,6 +254,7 @@ function showAll(status) {
   by("happened").hidden = status.events.length === 0;
   by("model").textContent = info ? [info.targetModel, info.draftModel].filter(Boolean).join(" + ") : "";
   show("tiles", tiles(status), (all) => all.map(tile));
+  tell("regret", regretNote(status.regret));
   show("arms", [status.buckets, status.steps.batch], ([buckets, batch]) => armsTable(buckets, batch));
   showMemory(status.memoryBytes, status.speculation.draftResidency);
   show("switch", switchPairs(status.switchCost), (pairs) =>
