@@ -99,11 +99,12 @@ class EngineSpec(Model):
     env: dict[str, Annotated[str, Field(max_length=4096, pattern=r"^[^\x00]*$")]] = Field(
         default={}, max_length=64, description="Further environment of the engine."
     )
-    catch_up_tokens: int = Field(
-        default=512,
+    catch_up_tokens: int | None = Field(
+        default=None,
         ge=16,
         le=1_000_000,
-        description="Most stale draft tokens caught up in one step after speculation returns.",
+        description="Most stale draft tokens caught up in one step after speculation returns; "
+        "by default 2048 on GPUs, 512 on CPUs.",
     )
     startup_timeout: Duration = Field(
         default="1h",

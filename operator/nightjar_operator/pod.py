@@ -148,8 +148,9 @@ def _plugin(service: NightjarService, layout: Layout) -> dict[str, Any]:
     plugin: dict[str, Any] = {
         "socket": str(layout.socket),
         "fallback_gamma": service.spec.fallback.gamma,
-        "catch_up_tokens": service.spec.engine.catch_up_tokens,
     }
+    if service.spec.engine.catch_up_tokens is not None:
+        plugin["catch_up_tokens"] = service.spec.engine.catch_up_tokens
     # Only where it is wanted, so that the command of other pods stays as it was before there was elastic memory.
     return plugin | {"elastic": True} if service.spec.memory.elastic else plugin
 

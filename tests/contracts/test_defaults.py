@@ -24,7 +24,6 @@ def test_the_defaults_of_a_document():
             "port": 8000,
             "args": [],
             "env": {},
-            "catchUpTokens": 512,
             "startupTimeout": "1h",
         },
         "sidecar": {"resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}}},

@@ -7,8 +7,9 @@ import pytest
 
 from nightjar_api import service
 from nightjar_api.errors import ConfigurationError
+from nightjar_engine_patch.activation import every_length
 from nightjar_engine_patch.errors import RefusalError
-from nightjar_engine_patch.refusals import CPU_V1, check_configuration
+from nightjar_engine_patch.refusals import CPU_V1, GPU_V2, check_configuration
 from nightjar_engine_patch.settings import parse
 
 DOCUMENT = {
@@ -19,8 +20,10 @@ DOCUMENT = {
 }
 
 
-def configuration(tensor_parallel_size):
+def configuration(tensor_parallel_size=1, runner=CPU_V1, **scheduler):
     """As much of vLLM's as is looked at."""
+    seen = {"scheduler_cls": None, "async_scheduling": runner.async_scheduling}
+    sizes = {"max_num_seqs": 256, "max_num_batched_tokens": 8192}
     return SimpleNamespace(
         speculative_config=SimpleNamespace(
             method="draft_model",
@@ -30,16 +33,16 @@ def configuration(tensor_parallel_size):
             num_speculative_tokens_per_batch_size=None,
             num_speculative_tokens=3,
         ),
-        scheduler_config=SimpleNamespace(scheduler_cls=None, async_scheduling=False),
+        scheduler_config=SimpleNamespace(**(seen | sizes | scheduler)),
         parallel_config=SimpleNamespace(
             pipeline_parallel_size=1,
             tensor_parallel_size=tensor_parallel_size,
             data_parallel_size=1,
-            worker_cls=CPU_V1.stock_worker,
+            worker_cls=runner.stock_worker,
         ),
         kv_transfer_config=None,
         lora_config=None,
-        use_v2_model_runner=False,
+        use_v2_model_runner=runner is GPU_V2,
     )
 
 
@@ -51,7 +54,8 @@ def document(tensor_parallel_size):
 
 def test_one_gpu_is_taken_by_both():
     settings = parse({"nightjar": {"socket": "e.sock"}})
-    assert check_configuration(configuration(1), settings) is CPU_V1
+    assert check_configuration(configuration(), settings) is CPU_V1
+    assert check_configuration(configuration(runner=GPU_V2), settings) is GPU_V2
     assert service.from_object(document(1)).spec.engine.tensor_parallel_size == 1
 
 
@@ -62,3 +66,35 @@ def test_a_model_shared_among_gpus_is_refused_by_both():
     # Once the plugin takes it, this rule of the document goes.
     with pytest.raises(ConfigurationError, match=r"spec\.engine\.tensorParallelSize: 1 beside a draft of method"):
         service.from_object(document(2))
+
+
+def test_a_gpu_engine_is_refused_with_what_its_graphs_need():
+    settings = parse({"nightjar": {"socket": "e.sock"}})
+    for wrong, message in (
+        ({"max_num_seqs": 3}, r"max_num_seqs: at least .* \+ 1 \(4\) is required, found 3; raise --max-num-seqs"),
+        ({"max_num_batched_tokens": 511}, r"max_num_batched_tokens: at least twice max_num_seqs \(512\) is required"),
+        ({"async_scheduling": False}, r"async_scheduling: Nightjar requires True, found False"),
+    ):
+        with pytest.raises(RefusalError, match=message):
+            check_configuration(configuration(runner=GPU_V2, **wrong), settings)
+
+
+def test_elastic_memory_on_a_gpu_is_refused_by_both():
+    settings = parse({"nightjar": {"socket": "e.sock", "elastic": True}})
+    with pytest.raises(RefusalError, match=r"nightjar\.elastic: false is required with gpu-v2, found true"):
+        check_configuration(configuration(runner=GPU_V2), settings)
+    changed = document(1) | {"spec": document(1)["spec"] | {"memory": {"elastic": True}}}
+    with pytest.raises(ConfigurationError, match=r"spec\.memory\.elastic: false with engine\.device cuda is required"):
+        service.from_object(changed)
+
+
+def test_a_model_runner_that_nobody_wrote_for_is_refused_by_name():
+    settings = parse({"nightjar": {"socket": "e.sock"}})
+    strange = configuration(runner=GPU_V2)
+    strange.use_v2_model_runner = False
+    with pytest.raises(RefusalError, match=r"found 'vllm\.v1\.worker\.gpu_worker\.Worker', model runner V1"):
+        check_configuration(strange, settings)
+
+
+def test_every_length_has_a_batch_size_in_vllms_table():
+    assert every_length(3) == [(1, 1, 3), (2, 2, 2), (3, 3, 1), (4, 4, 0)]
