@@ -17,7 +17,7 @@ def test_weight_paint_and_cost_are_measured():
             found = {
                 "page_kib": weight(there),
                 "first_paint_ms": first_paint(there, 1),
-                "cpu_share": cost(there, 2.5, 1),
+                "cpu_share": cost(there, 6.0, 1),
             }
     except NoBrowserError as error:
         pytest.skip(str(error))
