@@ -56,8 +56,10 @@ class Engine:
             *args,
         ]
         self._process = Process("engine", argv, programs.engine_env | os.environ, folder / "log")
-        limits = httpx.Limits(max_connections=None)
-        self.client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=DEADLINE, limits=limits)
+        # The server hangs up on connections that idle for 5 s, and a request sent in that moment would be lost.
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+        url = f"http://127.0.0.1:{port}"
+        self.client = httpx.Client(base_url=url, timeout=DEADLINE, limits=limits, trust_env=False)
         self._wait_until_healthy()
         self._channel = grpc.insecure_channel(f"unix:{self.socket}")
         self.stub = engine_pb2_grpc.EngineStub(self._channel)

@@ -224,7 +224,8 @@ async def test_the_sidecar_makes_room_under_pressure_and_brings_the_draft_back(h
     stop, listening = asyncio.Event(), asyncio.get_running_loop().create_future()
     options = loop.Options(here.socket, path, "127.0.0.1", 0)
     sidecar = asyncio.create_task(loop.run(options, stop, listening.set_result))
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{await listening}", trust_env=False) as client:
+    url = f"http://127.0.0.1:{await listening}"
+    async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=DEADLINE) as client:
 
         async def until_memory(change, residency, meanwhile):
             """What changed last is this, and the steps say so too."""
