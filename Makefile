@@ -16,7 +16,7 @@ setup: $(READY)  ## create .venv with everything tests and the demo need
 # pip rather than a faster installer: where torch's CPU wheels lie in a folder, only pip looks there.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[engine-cpu,sidecar,operator,benchmarks,dev]'
+	$(BIN)/pip install --quiet --retries 10 --timeout 60 -c constraints.txt -e '.[engine-cpu,sidecar,operator,benchmarks,dev]'
 	$(BIN)/pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	$(BIN)/python -c 'import transformers, vllm'
 	touch $@
@@ -63,7 +63,7 @@ promtool: out/prometheus/usr/bin/promtool  ## Prometheus' tool for testing alert
 
 out/prometheus/usr/bin/promtool:
 	mkdir -p out/prometheus
-	cd out/prometheus && apt-get download prometheus && dpkg -x prometheus_*.deb .
+	cd out/prometheus && apt-get -o Acquire::Retries=3 -o Acquire::http::Timeout=30 download prometheus && dpkg -x prometheus_*.deb .
 
 lock: $(READY)  ## record the versions that are installed and tested
 	$(BIN)/pip freeze --exclude-editable | sed -E 's/\+cpu$$//' > constraints.txt

@@ -4,6 +4,7 @@ Every handshake shows what the files hold at that moment, so nothing has to be w
 connection is lost. Files that do not belong together, as while somebody writes them, leave the last good pair.
 """
 
+import contextlib
 import hashlib
 import logging
 import ssl
@@ -11,6 +12,17 @@ from pathlib import Path
 from typing import Any
 
 logger = logging.getLogger(__name__)
+
+
+class _Unwaiting(ssl.SSLObject):
+    """Says goodbye and does not wait for the other side's, as TLS allows.
+
+    An API server that answers late would otherwise find nobody: connections would outlive the loop they belong to.
+    """
+
+    def unwrap(self) -> None:
+        with contextlib.suppress(ssl.SSLWantReadError):
+            super().unwrap()
 
 
 class RenewedCertificate:
@@ -21,6 +33,7 @@ class RenewedCertificate:
         self._seen = ""
         self._newest: ssl.SSLContext | None = None
         self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self.context.sslobject_class = _Unwaiting
         self.context.sni_callback = self._choose
 
     def _choose(self, connection: Any, _name: str | None, _context: ssl.SSLContext) -> None:

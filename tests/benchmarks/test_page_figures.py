@@ -17,7 +17,7 @@ def test_weight_paint_and_cost_are_measured():
             found = {
                 "page_kib": weight(there),
                 "first_paint_ms": first_paint(there, 1),
-                "cpu_share": cost(there, 2.5, 1),
+                "cpu_share": cost(there, 6.0, 1),
             }
     except NoBrowserError as error:
         pytest.skip(str(error))
@@ -32,7 +32,9 @@ def test_processor_time_of_a_process_is_what_the_system_counts():
     spent = sum(os.times()[:2])
     while sum(os.times()[:2]) < spent + 0.2:
         pass
-    assert processor_seconds(os.getpid()) == pytest.approx(sum(os.times()[:2]), abs=0.05)
+    before, found, after = sum(os.times()[:2]), processor_seconds(os.getpid()), sum(os.times()[:2])
+    # Both count in hundredths, in two modes.
+    assert before - 0.03 <= found <= after + 0.03
 
 
 def test_screenshots_are_taken(tmp_path):

@@ -14,7 +14,7 @@ class FakePod:
         if self.kind == "fails":
             raise NotReadyError("the engine exited with code 1", 1)
         if self.kind == "waits":
-            assert self.stop.wait(30)
+            assert self.stop.wait(300)
             raise KeyboardInterrupt
         self.log.append("in")
         return self

@@ -59,7 +59,7 @@ def served(answer):
 
 def outcome_of(pair, answer):
     with served(answer) as url, under_load(url, "chat", pair) as outcome:
-        eventually(lambda: outcome.right + len(outcome.wrong) >= 4, "four answers", 30)
+        eventually(lambda: outcome.right + len(outcome.wrong) >= 4, "four answers", 300)
     return outcome
 
 

@@ -27,7 +27,7 @@ class Tool:
         self._command = [str(path), *options]
         self._environ = environ
 
-    def __call__(self, *arguments, text=None, said=False, timeout=120):
+    def __call__(self, *arguments, text=None, said=False, timeout=600):
         """What it prints; with `said` its remarks too."""
         done = subprocess.run(
             [*self._command, *map(str, arguments)],
@@ -110,7 +110,7 @@ def get(kubectl):
     return got
 
 
-def eventually(check, what, seconds=90):
+def eventually(check, what, seconds=600):
     """What `check` gives once that is true."""
     deadline = time.monotonic() + seconds
     while not (answer := check()):
@@ -125,12 +125,29 @@ def until():
     return eventually
 
 
+def is_unpublished(refusal):
+    """The API server needs a moment to publish a new kind."""
+    said = str(refusal)
+    return any(
+        lack in said
+        for lack in ("no matches for kind", "could not find the requested resource", "doesn't have a resource type")
+    )
+
+
 @pytest.fixture
-def namespace(kubectl):
+def unpublished():
+    return is_unpublished
+
+
+@pytest.fixture
+def namespace(kubectl, get, control_plane):
     """A fresh one that takes only pods of the Pod Security Standard "restricted"."""
     name = f"nj-{secrets.token_hex(4)}"
     kubectl("create", "namespace", name)
     kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
+    if control_plane.has_controllers:
+        # Pods are refused before it is there.
+        eventually(lambda: get("serviceaccount", "default", "-n", name), "the namespace's service account")
     yield name
     kubectl("delete", "namespace", name, "--wait=false")
 
@@ -149,9 +166,17 @@ def ours(control_plane):
 
 
 @pytest.fixture
-def installed(helm, controllers, namespace, tmp_path):
+def installed(helm, kubectl, controllers, namespace, tmp_path):
     """Installs a release with values; what is left of it goes in the end."""
     releases = []
+
+    def served():
+        try:
+            return kubectl("get", "nightjarservices.nightjar.dev", "-n", namespace, said=True)
+        except RuntimeError as refusal:
+            if is_unpublished(refusal):
+                return None
+            raise
 
     def install(values, release="nightjar", chart=CHART, options=("--take-ownership",)):
         """The definition may be there from an earlier release."""
@@ -160,6 +185,7 @@ def installed(helm, controllers, namespace, tmp_path):
         releases.append(release)
         # Without --wait: nothing starts the pods here.
         helm("install", release, chart, "--namespace", namespace, "--values", file, *options)
+        eventually(served, "NightjarService to be served")
 
     yield install
     for release in releases:

@@ -33,7 +33,7 @@ def run(tmp_path):
             (programs / name).chmod(0o755)
         made = tmp_path / "made"
         environment = {"PATH": str(programs), "MADE": str(made)}
-        done = subprocess.run([SCRIPT], env=environment, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run([SCRIPT], env=environment, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stderr
         return done.stderr, made.read_text().split()
 

@@ -12,7 +12,7 @@ SOURCE_ROOTS = ("api", "operator", "sidecar", "engine_patch", "kernels", "benchm
 
 def python(code, cwd=ROOT):
     return subprocess.run(
-        [sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True, timeout=300, check=False
     )
 
 

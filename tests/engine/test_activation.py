@@ -158,7 +158,7 @@ def found(pair, tmp_path_factory):
         text=True,
         env=os.environ | {"VLLM_LOGGING_LEVEL": "ERROR"},
         cwd=folder,
-        timeout=200,
+        timeout=800,
         check=True,
         stdout=subprocess.DEVNULL,
     )
@@ -215,7 +215,7 @@ import nightjar_engine_patch
 loaded = {name.split(".")[0] for name, module in sys.modules.items() if module and name not in before}
 print(*sorted(loaded - set(sys.stdlib_module_names)))
 """
-    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=True)
     assert found.stdout.split() == ["nightjar_engine_patch"]
 
 

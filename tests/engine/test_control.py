@@ -18,7 +18,7 @@ from nightjar_engine_patch.elastic.directive import Obeyed
 from nightjar_engine_patch.elastic.memory_state import MemoryState
 from nightjar_engine_patch.errors import RefusalError
 
-DEADLINE = 10
+DEADLINE = 50
 INFO = {"gamma_max": 5, "max_batch": 8, "runner": "cpu-v1", "fallback_gamma": 1}
 
 

@@ -68,7 +68,7 @@ def test_a_waiting_reader_ends_at_once_when_it_is_replaced_or_the_queue_closes()
         waiting = threading.Thread(target=lambda reader=reader, taken=taken: taken.append(queue.take(reader, 600)))
         waiting.start()
         end()
-        waiting.join(10)
+        waiting.join(120)
         assert taken == [None]
 
 

@@ -38,7 +38,7 @@ class Session:
             self._queue.put(line.rstrip())
         self._queue.put(None)
 
-    def line_with(self, text, seconds=30):
+    def line_with(self, text, seconds=300):
         while True:
             line = self._queue.get(timeout=seconds)
             assert line is not None, f"no line with {text!r} in {self.lines}"
@@ -49,13 +49,20 @@ class Session:
     def send(self, number):
         self._popen.send_signal(number)
 
-    def end(self, seconds=30):
+    def end(self, seconds=300):
         """Exit code; everything said is in `lines` then."""
         code = self._popen.wait(seconds)
         while (line := self._queue.get(timeout=seconds)) is not None:
             self.lines.append(line)
         self._popen.stdout.close()
         return code
+
+
+def write(file, text):
+    """As editors do: who reads it meanwhile finds the old text or the new one."""
+    fresh = file.with_name("fresh")
+    fresh.write_text(text)
+    fresh.replace(file)
 
 
 @pytest.fixture
@@ -65,7 +72,7 @@ def document(make_service, tmp_path):
     def document(**fields):
         file = tmp_path / "njs.yaml"
         service = make_service(**fields)
-        file.write_text(yaml.safe_dump(service.model_dump(mode="json", by_alias=True, exclude_defaults=True)))
+        write(file, yaml.safe_dump(service.model_dump(mode="json", by_alias=True, exclude_defaults=True)))
         return file
 
     return document
@@ -101,7 +108,7 @@ def test_it_prints_where_it_serves_and_drains_when_told_to_stop(document, start,
     assert session.end() == 0
     assert session.lines[-1].endswith("stopped everything has stopped")
     with pytest.raises(httpx.ConnectError):
-        httpx.get(f"http://127.0.0.1:{port}/health")
+        httpx.get(f"http://127.0.0.1:{port}/health", trust_env=False)
 
 
 def test_an_interrupt_while_loading_ends_cleanly(document, start):
@@ -117,7 +124,8 @@ def test_an_edit_of_the_planner_reaches_the_running_pod(document, start, make_se
     session.line_with("Ctrl-C")
     document(planner={"gammaMax": 1})
     revision = session.line_with("settings spec.planner.gammaMax: settings revision").split()[-4]
-    status = httpx.get(f"http://127.0.0.1:{make_service().spec.engine.port + 1}/status").json()["settings"]
+    url = f"http://127.0.0.1:{make_service().spec.engine.port + 1}/status"
+    status = httpx.get(url, trust_env=False, timeout=300).json()["settings"]
     assert (status["revision"], status["planner"]["gammaMax"]) == (revision, 1)
 
 
@@ -134,7 +142,7 @@ def test_an_edit_elsewhere_says_what_needs_a_restart_once(document, start):
 def test_a_broken_edit_is_refused_and_serving_goes_on(document, start, make_service):
     session = start(document())
     session.line_with("Ctrl-C")
-    session.file.write_text("kind: [")
+    write(session.file, "kind: [")
     session.line_with("refused")
     session.line_with("the settings in force stay")
     document(planner={"gammaMax": 2})

@@ -8,6 +8,7 @@ import stat
 import tempfile
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -20,7 +21,8 @@ from nightjar_operator.local.pod import Deadlines, LocalPod
 from nightjar_operator.local.readiness import split_log
 from nightjar_operator.pod import revision
 
-QUICK = Deadlines(engine_ready=20, sidecar_ready=20, drain=5, exit=5)
+# On a busy machine a program may take long to start, and everything else, too.
+PATIENT = Deadlines(engine_ready=300, sidecar_ready=300, settings=300, drain=300, exit=300)
 
 
 class Events(list):
@@ -38,7 +40,7 @@ class Events(list):
     def of(self, kind):
         return [event.message for event in self if event.kind == kind]
 
-    def wait_for(self, kind, seconds=10):
+    def wait_for(self, kind, seconds=300):
         with self._arrived:
             assert self._arrived.wait_for(lambda: self.of(kind), seconds), f"no {kind} event in {list(self)}"
             return self.of(kind)
@@ -51,31 +53,39 @@ def events():
 
 @pytest.fixture
 def make_pod(doubles, tmp_path, events):
-    def make(service, deadlines=QUICK):
+    def make(service, deadlines=PATIENT):
         return LocalPod(service, tmp_path / "work", on_event=events, run=doubles, deadlines=deadlines)
 
     return make
 
 
-def is_running(pid):
+def state(pid):
+    """As ps shows it; None when there is no such process."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def is_running(pid):
     # A zombie whose parent is gone is reaped by init in its own time.
-    return "Z" not in Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    return state(pid) not in (None, "Z")
 
 
-def eventually(condition, seconds=10):
+def eventually(condition, seconds=300):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "the deadline passed"
         time.sleep(0.02)
 
 
+def get(url):
+    return httpx.get(url, trust_env=False, timeout=300)
+
+
 def sidecar_answers(pod):
     try:
-        return httpx.get(pod.status_url).status_code == 200
+        return get(pod.status_url).status_code == 200
     except httpx.HTTPError:
         return False
 
@@ -84,8 +94,8 @@ def test_a_pod_serves_inside_the_block_and_is_gone_after_it(make_pod, make_servi
     service = make_service()
     with make_pod(service) as pod:
         assert pod.openai_url == f"http://127.0.0.1:{service.spec.engine.port}/v1"
-        assert httpx.get(f"http://127.0.0.1:{service.spec.engine.port}/health").status_code == 200
-        assert httpx.get(pod.status_url).json()["settings"]["revision"] == revision(service)
+        assert get(f"http://127.0.0.1:{service.spec.engine.port}/health").status_code == 200
+        assert get(pod.status_url).json()["settings"]["revision"] == revision(service)
         pids = [pod.engine_pid, pod.sidecar_pid]
         assert all(is_running(pid) for pid in pids)
     assert not any(is_running(pid) for pid in pids)
@@ -154,13 +164,26 @@ def test_an_engine_that_dies_at_start_up_shows_its_last_lines_and_leaves_nothing
     assert not any(is_running(int(pid)) for pid in (pids.read_text().split() if pids.exists() else []))
 
 
-def test_an_engine_that_never_gets_ready_is_killed_with_its_children(make_pod, make_service, tmp_path):
+def test_an_engine_that_never_gets_ready_is_killed_with_its_children(doubles, make_service, tmp_path):
     pids = tmp_path / "pids"
     env = {"ENGINE_DOUBLE_HANGS": "1", "ENGINE_DOUBLE_PIDS": str(pids)}
-    deadlines = Deadlines(engine_ready=1.5, sidecar_ready=5, drain=5, exit=0.2)
+    now = [0.0]
+
+    def an_hour_passes_while_loading(event):
+        if event.message == "loading forever":
+            now[0] = 3600.0
+
+    pod = LocalPod(
+        make_service(engine={"env": env}),
+        tmp_path / "work",
+        on_event=an_hour_passes_while_loading,
+        run=doubles,
+        deadlines=Deadlines(engine_ready=1800, exit=0.2),
+        clock=lambda: now[0],
+    )
     with (
-        pytest.raises(NotReadyError, match=r"(?s)/health is required to answer 200 within 1.5 s.*loading forever"),
-        make_pod(make_service(engine={"env": env}), deadlines),
+        pytest.raises(NotReadyError, match=r"(?s)/health is required to answer 200 within 1800 s.*loading forever"),
+        pod,
     ):
         pass
     engine, child = (int(pid) for pid in pids.read_text().split())
@@ -178,7 +201,8 @@ def test_the_engines_children_do_not_outlive_the_pod(make_pod, make_service, tmp
 def test_a_sidecar_that_cannot_start_fails_the_pod_with_its_last_lines(make_pod, make_service, monkeypatch):
     monkeypatch.setenv("SIDECAR_DOUBLE_EXIT", "3")
     with (
-        pytest.raises(NotReadyError, match=r"(?s)sidecar exited 3 times.*no settings, no sidecar"),
+        # Or a little more often, where nobody looked for a while.
+        pytest.raises(NotReadyError, match=r"(?s)sidecar exited [3-9] times.*no settings, no sidecar"),
         make_pod(make_service()),
     ):
         pass
@@ -209,7 +233,7 @@ def test_a_dead_engine_is_reported_with_its_exit_code(make_pod, make_service):
 
 def test_a_request_in_flight_finishes_while_the_pod_drains(make_pod, make_service):
     service = make_service()
-    with httpx.Client() as client:
+    with httpx.Client(trust_env=False, timeout=300) as client:
         with make_pod(service):
             request = client.build_request("POST", f"http://127.0.0.1:{service.spec.engine.port}/v1/completions")
             answer = client.send(request, stream=True)
@@ -219,9 +243,9 @@ def test_a_request_in_flight_finishes_while_the_pod_drains(make_pod, make_servic
 
 def test_a_changed_planner_is_in_force_when_the_sidecar_says_so(make_pod, make_service, events):
     with make_pod(make_service()) as pod:
-        before = httpx.get(pod.status_url).json()["settings"]
+        before = get(pod.status_url).json()["settings"]
         pod.apply(make_service(planner={"gammaMax": 1, "policy": "ada-bingreedy"}))
-        after = httpx.get(pod.status_url).json()["settings"]
+        after = get(pod.status_url).json()["settings"]
     assert after["planner"]["gammaMax"] == 1
     assert after["revision"] != before["revision"]
     assert events.of("settings") == [
@@ -237,10 +261,11 @@ def test_settings_the_sidecar_refuses_are_said_to_be_refused(make_pod, make_serv
 
 
 def test_settings_nobody_confirms_are_said_to_be_written_only(make_pod, make_service, events):
-    deadlines = Deadlines(engine_ready=20, sidecar_ready=20, settings=0.3, drain=5, exit=5)
+    deadlines = replace(PATIENT, settings=0.3)
     with make_pod(make_service(), deadlines) as pod:
         os.kill(pod.sidecar_pid, signal.SIGSTOP)
         try:
+            eventually(lambda: state(pod.sidecar_pid) == "T")
             pod.apply(make_service(planner={"gammaMax": 1}))
         finally:
             os.kill(pod.sidecar_pid, signal.SIGCONT)
@@ -276,7 +301,7 @@ def test_an_interrupt_while_starting_stops_everything(doubles, make_service, tmp
         tmp_path / "work",
         on_event=interrupt_when_loading,
         run=doubles,
-        deadlines=Deadlines(engine_ready=20, exit=0.2),
+        deadlines=Deadlines(engine_ready=300, exit=0.2),
     )
     with pytest.raises(KeyboardInterrupt), pod:
         pass

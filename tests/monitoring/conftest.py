@@ -19,7 +19,7 @@ def promtool():
 
     def run(*arguments, text=None):
         done = subprocess.run(
-            [path, *map(str, arguments)], input=text, capture_output=True, text=True, timeout=120, check=False
+            [path, *map(str, arguments)], input=text, capture_output=True, text=True, timeout=300, check=False
         )
         return done.returncode, done.stdout + done.stderr
 

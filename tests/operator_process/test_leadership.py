@@ -81,9 +81,7 @@ async def test_one_whose_lease_is_taken_ends_and_says_so(world):
         return await holder(world) == "first"
 
     await world.until(led, "the first to lead")
-    found = await world.admin.get(LEASE, world.namespace, "leader")
-    found["spec"]["holderIdentity"] = "thief"
-    await world.admin.replace(LEASE, world.namespace, "leader", found)
+    await world.edit_object(LEASE, "leader", lambda found: found["spec"].update(holderIdentity="thief"))
     ((task, _),) = world.operators
     with pytest.raises(LeaseLostError, match="another takes over"):
         await task

@@ -53,11 +53,13 @@ async def test_a_restarted_operator_changes_nothing(world):
 async def test_what_somebody_edits_is_put_back_and_what_they_add_is_left(world):
     world.start()
     await world.create()
-    found = (await world.until_children(3))["Service", "chat"]
-    port = found["spec"]["ports"][0]["port"]
-    found["spec"]["ports"][0]["port"] = 4711
-    found["metadata"]["annotations"] = {"example.com/team": "search"}
-    await world.admin.replace(CORE_SERVICE, world.namespace, "chat", found)
+    port = (await world.until_children(3))["Service", "chat"]["spec"]["ports"][0]["port"]
+
+    def edit(found):
+        found["spec"]["ports"][0]["port"] = 4711
+        found["metadata"]["annotations"] = {"example.com/team": "search"}
+
+    await world.edit_object(CORE_SERVICE, "chat", edit)
 
     async def repaired():
         now = await world.admin.get(CORE_SERVICE, world.namespace, "chat")
@@ -89,9 +91,8 @@ async def test_what_somebody_deletes_is_made_again(world):
 async def test_a_label_that_was_removed_comes_back(world):
     world.start()
     await world.create()
-    found = (await world.until_children(3))["Service", "chat"]
-    found["metadata"]["labels"] = {}
-    await world.admin.replace(CORE_SERVICE, world.namespace, "chat", found)
+    await world.until_children(3)
+    await world.edit_object(CORE_SERVICE, "chat", lambda found: found["metadata"].update(labels={}))
 
     async def labelled():
         now = await world.admin.get(CORE_SERVICE, world.namespace, "chat")

@@ -50,7 +50,13 @@ async def test_a_new_setting_touches_running_pods_and_restarts_none(world, two_p
         return marks if all(mark and not mark.startswith(old) for mark in marks) else None
 
     marks = await world.until(touched, "every pod to be touched")
-    new = await wanted_revision(world)
+
+    async def other_revision():
+        found = await wanted_revision(world)
+        return found if found != old else None
+
+    # The status says it after the pods were touched.
+    new = await world.until(other_revision, "another settings revision")
     assert all(mark.startswith(f"{new}.") for mark in marks)
     await world.until_condition("SettingsSynced", ("False", "Propagating"))
     settings = (await world.children())["ConfigMap", "chat-settings"]["data"]["settings.json"]

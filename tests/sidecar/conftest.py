@@ -152,8 +152,8 @@ class EngineDouble(engine_pb2_grpc.EngineServicer):
         await self._notify()
 
     async def until(self, condition):
-        """Wait, at most 10 s, until `condition(self)` holds after some call."""
-        async with asyncio.timeout(10), self._changed:
+        """Wait until `condition(self)` holds after some call."""
+        async with asyncio.timeout(120), self._changed:
             await self._changed.wait_for(lambda: condition(self))
 
     def step(self, batch=4, **report):

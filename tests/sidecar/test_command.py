@@ -16,7 +16,7 @@ def command(tmp_path, *more):
 
 
 def test_without_a_settings_file_it_exits_with_the_message(tmp_path):
-    done = subprocess.run(command(tmp_path), capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command(tmp_path), capture_output=True, text=True, timeout=3000, check=False)
     assert done.returncode != 0
     assert "a readable settings file is required" in done.stderr
     assert "Traceback" not in done.stderr
@@ -29,7 +29,7 @@ def test_a_signal_stops_it_cleanly(tmp_path, number):
         first = next(line for line in process.stderr if "/readyz" in line)
         assert re.search(r"http://127\.0\.0\.1:\d+ ", first)
         os.kill(process.pid, number)
-        _, rest = process.communicate(timeout=30)
+        _, rest = process.communicate(timeout=300)
     assert process.returncode == 0
     assert "Traceback" not in rest
 
@@ -43,7 +43,7 @@ for module in pkgutil.walk_packages(nightjar_sidecar.__path__, "nightjar_sidecar
 assert "nightjar_sidecar.policies.nightjar" in sys.modules
 assert not {"torch", "vllm", "triton"} & set(sys.modules)
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=3000)
 
 
 def test_the_commands_module_imports_nothing_heavy():
@@ -52,4 +52,4 @@ import sys
 import nightjar_sidecar.command
 assert not {"grpc", "aiohttp", "prometheus_client", "watchfiles"} & set(sys.modules)
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=3000)

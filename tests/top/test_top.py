@@ -19,18 +19,20 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from nightjar_api.cli import build
-from nightjar_benchmarks.operator_figures.cluster_side import make_namespace
+from nightjar_benchmarks.operator_figures.cluster_side import eventually, make_namespace
 from nightjar_benchmarks.operator_figures.fake_sidecars import FakeSidecars, serving, status
 from nightjar_benchmarks.page.stage import stage
 from nightjar_benchmarks.ports import free_port
 from nightjar_operator import connection
 from nightjar_operator.cluster import Cluster
-from nightjar_operator.kinds import MANAGED_BY_LABEL, MANAGER, POD, SERVICE_LABEL
+from nightjar_operator.kinds import MANAGED_BY_LABEL, MANAGER, POD, SERVICE_LABEL, Kind
 from nightjar_operator.reports import MalformedReportError
 from nightjar_operator.top.reading import reading
 from nightjar_operator.top.screen import remembered
 from nightjar_operator.top.sources import base_url
 from nightjar_operator.top.view import Seen, duration, many, one, size
+
+SERVICE_ACCOUNT = Kind("", "v1", "ServiceAccount", "serviceaccounts")
 
 
 def text(renderable, width=110):
@@ -190,8 +192,8 @@ def test_what_is_wrong_is_told_in_one_sentence(run, tmp_path):
 def live():
     """The address of a real sidecar that has seen steps of a fake engine."""
     with stage() as there, there.engine():
-        deadline = time.monotonic() + 60
-        while httpx.get(f"{there.url}status", trust_env=False).json()["steps"]["seen"] < 50:
+        deadline = time.monotonic() + 300
+        while httpx.get(f"{there.url}status", trust_env=False, timeout=60).json()["steps"]["seen"] < 50:
             assert time.monotonic() < deadline, "steps are required, found none"
             time.sleep(0.1)
         yield there.url
@@ -222,13 +224,13 @@ def test_in_a_terminal_it_goes_on_until_ctrl_c(live):
         with suppress(OSError):
             while rest := os.read(ours, 65536):
                 shown += rest
-        assert process.wait(20) == 0
+        assert process.wait(300) == 0
     os.close(ours)
     assert b"Traceback" not in shown
 
 
 def test_the_stand_in_of_other_tests_says_all_that_a_sidecar_says(live):
-    real = httpx.get(f"{live}status", trust_env=False).json()
+    real = httpx.get(f"{live}status", trust_env=False, timeout=60).json()
     assert status("r1").keys() == real.keys()
 
 
@@ -247,6 +249,8 @@ async def a_pod(plane, address, port):
             "metadata": {"name": name, "namespace": namespace, "labels": labels},
             "spec": {"initContainers": [sidecar], "containers": [{"name": "engine", "image": "none"}]},
         }
+        # Pods are refused before it is there.
+        await eventually(lambda: admin.get(SERVICE_ACCOUNT, namespace, "default"), "the namespace's service account")
         await admin.create(POD, namespace, body)
         running = {"status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}}
         path = f"/api/v1/namespaces/{namespace}/pods/{name}/status"

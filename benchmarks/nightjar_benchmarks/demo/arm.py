@@ -100,7 +100,7 @@ def _maker(service: NightjarService, workdir: Path, watcher: Watcher) -> MakePod
 
 
 async def _serve(arms: Mapping[str, _Arm], warm_up: Trace, trace: Trace) -> list[ArmRun]:
-    async with httpx.AsyncClient(timeout=5, trust_env=False) as client:
+    async with httpx.AsyncClient(timeout=60, trust_env=False) as client:
         for arm in arms.values():
             await asyncio.sleep(QUIET_SECONDS)
             await replay(arm.pod.openai_url, arm.pod.model, warm_up, time.monotonic, lambda _: None)

@@ -33,7 +33,8 @@ async def replay(
     `openai_url` ends in `/v1`. A request that is silent for `request_timeout_s` is recorded as failed.
     """
     most = max(phase.concurrency for phase, _ in trace)
-    limits = httpx.Limits(max_connections=most, max_keepalive_connections=most)
+    # Well before vLLM's server hangs up on idle connections, after 5 s: a request sent in that moment would fail.
+    limits = httpx.Limits(max_connections=most, max_keepalive_connections=most, keepalive_expiry=2.0)
     async with httpx.AsyncClient(
         base_url=openai_url, timeout=request_timeout_s, limits=limits, trust_env=False
     ) as client:

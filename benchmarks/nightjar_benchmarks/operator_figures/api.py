@@ -14,7 +14,7 @@ import yaml
 from kubernetes import client, config
 
 _APPLY = {"Content-Type": "application/apply-patch+yaml"}
-_SERVED_SECONDS = 30
+_SERVED_SECONDS = 300
 _POLL_SECONDS = 0.1
 
 
@@ -71,7 +71,7 @@ def _http(settings: client.Configuration) -> httpx.Client:
         context.load_cert_chain(settings.cert_file, settings.key_file)
     token = settings.get_api_key_with_prefix("BearerToken", alias="authorization")
     headers = {"Authorization": token} if token else {}
-    return httpx.Client(base_url=settings.host, verify=context, headers=headers, timeout=30, trust_env=False)
+    return httpx.Client(base_url=settings.host, verify=context, headers=headers, timeout=300, trust_env=False)
 
 
 def _await_served(http: httpx.Client, definition: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -56,9 +57,11 @@ class ApiProxy:
         self._kubeconfig = kubeconfig
         self._port = free_port()
         self._runner: web.AppRunner | None = None
-        self._open: set[asyncio.Transport] = set()
+        self._listening: socket.socket | None = None
         self.calls: list[Call] = []
         """Everything that was asked, in order."""
+        self.unanswered = 0
+        """How many calls about single objects wait for an answer."""
         self.before: Hook | None = None
         """Awaited before a call is passed on; `Interruption` cuts it off: the API never hears of it."""
         self.after: Hook | None = None
@@ -88,19 +91,25 @@ class ApiProxy:
         app.router.add_route("*", "/{path:.*}", self._pass)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
+        self._listening = socket.create_server(("127.0.0.1", self._port), backlog=128)
+        await web.SockSite(self._runner, self._listening).start()
 
     async def down(self) -> None:
         """Refuse connections, and cut those that are open."""
-        if self._runner is not None:
-            runner, self._runner = self._runner, None
+        if self._runner is not None and self._listening is not None:
+            # What was accepted in this very moment is to belong to the server, or nobody would close it.
+            asyncio.get_running_loop().remove_reader(self._listening)
+            await asyncio.sleep(0)
             self.cut()
+            runner, self._runner = self._runner, None
             await runner.cleanup()
 
     def cut(self) -> None:
         """End every open connection."""
-        for transport in list(self._open):
-            transport.abort()
+        server = None if self._runner is None else self._runner.server
+        for connection in server.connections if server is not None else ():
+            if connection.transport is not None:
+                connection.transport.abort()
 
     def writes(self) -> list[Call]:
         return [call for call in self.calls if call.verb in WRITES]
@@ -125,17 +134,22 @@ class ApiProxy:
         transport = request.transport
         if transport is None:  # The caller is gone already.
             return web.Response(status=502)
-        self._open.add(transport)
         try:
             return await self._passed(request)
         except (Interruption, ConnectionError):  # Cut by us, or by the caller.
             transport.abort()
             return web.Response(status=502)
-        finally:
-            self._open.discard(transport)
 
     async def _passed(self, request: web.Request) -> web.StreamResponse:
         call = call_of(request.method, request.path, request.query)
+        is_awaited = call is not None and call.verb not in ("list", "watch")
+        self.unanswered += is_awaited
+        try:
+            return await self._answered(request, call)
+        finally:
+            self.unanswered -= is_awaited
+
+    async def _answered(self, request: web.Request, call: Call | None) -> web.StreamResponse:
         if call is not None:
             self.calls.append(call)
             if self.gone and call.verb == "watch":

@@ -21,7 +21,7 @@ DEFINITION = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "cus
 _POLL_SECONDS = 0.05
 
 
-async def eventually(check: Callable[[], Awaitable[T | None]], what: str, seconds: float = 90) -> T:
+async def eventually(check: Callable[[], Awaitable[T | None]], what: str, seconds: float = 300) -> T:
     """What `check` gives once that is true; AssertionError after `seconds`."""
     deadline = time.monotonic() + seconds
     found = await check()
@@ -85,16 +85,18 @@ async def condition(admin: Cluster, namespace: str, name: str, kind: str) -> tup
     return next(((one["status"], one["reason"]) for one in conditions if one["type"] == kind), None)
 
 
-async def edited(admin: Cluster, namespace: str, name: str, edit: Callable[[Json], None]) -> None:
-    """Change a NightjarService as a person would with `kubectl edit`: again, if somebody was faster."""
+async def edited(
+    admin: Cluster, namespace: str, name: str, edit: Callable[[Json], None], kind: Kind = NIGHTJAR_SERVICE
+) -> None:
+    """Change an object as a person would with `kubectl edit`: again, if somebody was faster."""
 
     async def attempt() -> bool:
-        found = await admin.get(NIGHTJAR_SERVICE, namespace, name)
+        found = await admin.get(kind, namespace, name)
         if found is None:
-            raise AssertionError(f"NightjarService {name} is required, it is gone")
+            raise AssertionError(f"{kind.name} {name} is required, it is gone")
         edit(found)
         try:
-            await admin.replace(NIGHTJAR_SERVICE, namespace, name, found)
+            await admin.replace(kind, namespace, name, found)
         except ConflictError:
             return False
         return True

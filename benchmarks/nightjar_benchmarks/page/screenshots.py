@@ -62,7 +62,7 @@ def _take(chrome: Chrome, out: Path, what: str, looks: tuple[str, ...]) -> None:
 
 
 def _take_terminal(chrome: Chrome, out: Path, url: str) -> None:
-    found = httpx.get(f"{url}status", trust_env=False).raise_for_status().json()
+    found = httpx.get(f"{url}status", trust_env=False, timeout=60).raise_for_status().json()
     console = Console(width=100, record=True, file=io.StringIO(), force_terminal=True)
     console.print(one(Seen("127.0.0.1:8001", reading(found)), console.width))
     document = out / "top.html"

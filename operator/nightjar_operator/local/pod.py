@@ -66,6 +66,7 @@ class LocalPod:
 
     Entering returns when engine and sidecar are ready. It raises ConfigurationError before anything is
     started, NotReadyError after everything has been stopped. `on_event` may be called from another thread.
+    `clock` counts seconds.
     Setting `stop` while it starts raises KeyboardInterrupt once everything has been stopped.
     """
 
@@ -78,6 +79,7 @@ class LocalPod:
         stop: threading.Event | None = None,
         run: programs.Programs | None = None,
         deadlines: Deadlines | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.service = service
         self.workdir = workdir
@@ -85,6 +87,7 @@ class LocalPod:
         self._stop_asked = stop or threading.Event()
         self._run = run
         self._deadlines = deadlines or Deadlines.of(service)
+        self._clock = clock
         self._engine: Process | None = None
         self._keeper: Keeper | None = None
         self._socket_folder: Path | None = None
@@ -204,12 +207,12 @@ class LocalPod:
 
     def _await_engine(self, container: pod.Container, engine: Process) -> None:
         last = ""
-        deadline = time.monotonic() + self._deadlines.engine_ready
+        deadline = self._clock() + self._deadlines.engine_ready
         while not readiness.answers(container.readiness):
             code = engine.exit_code()
             if code is not None:
                 raise NotReadyError(readiness.exited(engine, code, "before it was ready"), code)
-            if time.monotonic() > deadline:
+            if self._clock() > deadline:
                 raise NotReadyError(readiness.late(engine, container.readiness, self._deadlines.engine_ready), None)
             line = (engine.last_lines(1) or [""])[0]
             if line != last:
@@ -218,16 +221,16 @@ class LocalPod:
             self._pause()
 
     def _await_sidecar(self, container: pod.Container, keeper: Keeper) -> None:
-        deadline = time.monotonic() + self._deadlines.sidecar_ready
+        deadline = self._clock() + self._deadlines.sidecar_ready
         while not readiness.answers(container.readiness):
             self.check()
-            code = keeper.process.exit_code()
             if keeper.failures >= _SIDECAR_START_FAILURES:
+                code = keeper.process.exit_code()
                 raise NotReadyError(
                     readiness.exited(keeper.process, code, f"{keeper.failures} times before it was ready"),
                     code,
                 )
-            if time.monotonic() > deadline:
+            if self._clock() > deadline:
                 raise NotReadyError(
                     readiness.late(keeper.process, container.readiness, self._deadlines.sidecar_ready), None
                 )
@@ -254,8 +257,8 @@ class LocalPod:
 
     def _confirmed(self, revision: str) -> str:
         """What the sidecar says about the settings file just written."""
-        deadline = time.monotonic() + self._deadlines.settings
-        while time.monotonic() < deadline and not self._stop_asked.wait(_POLL_SECONDS):
+        deadline = self._clock() + self._deadlines.settings
+        while self._clock() < deadline and not self._stop_asked.wait(_POLL_SECONDS):
             found = readiness.settings_in_force(f"{self.status_url}")
             if found is None:
                 continue

@@ -6,7 +6,7 @@ import pytest
 
 from nightjar_benchmarks.pairs import expected_continuation, random_prompt
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(1800)]
 
 
 def expected(pair, made):
@@ -63,7 +63,7 @@ def test_more_important_requests_may_overtake_preempted_ones(ranked, restless):
     ]
     preempted = ranked.metric("vllm:num_preemptions_total")
     ranked.plan(*restless, hold=3)
-    assert ranked.all_token_ids(made, at_once=24) == expected(ranked.pair, made)
+    assert ranked.all_token_ids(made) == expected(ranked.pair, made)
     assert ranked.metric("vllm:num_preemptions_total") > preempted
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from nightjar_benchmarks.pairs import random_prompt
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(1800)]
 
 CATCH_UP_TOKENS = 64
 

@@ -6,7 +6,7 @@ import pytest
 
 from nightjar_benchmarks.pairs import draft_agrees, expected_continuation, random_prompt
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(1800)]
 
 PROMPT, TOKENS = 150, 340
 CATCH_UP_TOKENS = 64

@@ -9,7 +9,7 @@ import pytest
 from nightjar_operator.local.process import Process
 from nightjar_operator.local.programs import installed
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def start(tmp_path, pair):
         argv = [*programs.engine, str(pair.target), "--enforce-eager", "--max-model-len", "256", *args]
         process = Process("engine", argv, programs.engine_env | os.environ, tmp_path / "log")
         started.append(process)
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 500
         while process.exit_code() is None:
             assert time.monotonic() < deadline, "\n".join(process.last_lines(20))
             time.sleep(0.1)
