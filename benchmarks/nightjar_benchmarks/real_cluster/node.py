@@ -32,6 +32,12 @@ class NodeCluster:
     def kubectl(self, *arguments: str, given: str | None = None) -> str:
         return run(str(self.folder / "bin" / "kubectl"), f"--kubeconfig={self.kubeconfig}", *arguments, given=given)
 
+    def helm(self, *arguments: str, given: str | None = None) -> str:
+        """Nothing of the person's own Helm is read or written."""
+        environ = {f"HELM_{name}_HOME": str(self.folder / "helm" / name) for name in ("CACHE", "CONFIG", "DATA")}
+        program = str(self.folder / "bin" / "helm")
+        return run(program, f"--kubeconfig={self.kubeconfig}", *arguments, given=given, environ=environ)
+
     def json(self, *arguments: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.kubectl(*arguments, "--output=json"))
         return found
