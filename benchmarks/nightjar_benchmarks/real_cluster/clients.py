@@ -32,11 +32,14 @@ class Outcome:
 
 
 @contextmanager
-def under_load(url: str, model: str, pair: Pair, clients: int = 2) -> Iterator[Outcome]:
-    """So many clients ask again and again until the block ends, and their last answers have come."""
+def under_load(url: str, model: str, pair: Pair, clients: int = 2, pause: float = 0.0) -> Iterator[Outcome]:
+    """So many clients ask again and again until the block ends, and their last answers have come.
+
+    Each thinks for `pause` seconds after an answer.
+    """
     outcome, stop = Outcome(), threading.Event()
     threads = [
-        threading.Thread(target=_ask_on, args=(url, model, pair, client, outcome, stop), name=f"client-{client}")
+        threading.Thread(target=_ask_on, args=(url, model, pair, client, outcome, stop, pause), name=f"client-{client}")
         for client in range(clients)
     ]
     for thread in threads:
@@ -49,7 +52,9 @@ def under_load(url: str, model: str, pair: Pair, clients: int = 2) -> Iterator[O
             thread.join()
 
 
-def _ask_on(url: str, model: str, pair: Pair, client: int, outcome: Outcome, stop: threading.Event) -> None:
+def _ask_on(
+    url: str, model: str, pair: Pair, client: int, outcome: Outcome, stop: threading.Event, pause: float
+) -> None:
     prompts = [random_prompt(pair, 0, pair.shape.context_tokens, client * _PROMPTS + n) for n in range(_PROMPTS)]
     expected = [expected_continuation(pair, prompt, _TOKENS) for prompt in prompts]
     number = 0
@@ -63,6 +68,7 @@ def _ask_on(url: str, model: str, pair: Pair, client: int, outcome: Outcome, sto
         else:
             if found == expected[number % _PROMPTS]:
                 outcome.right += 1
+                stop.wait(pause)
             else:
                 outcome.wrong.append(f"{expected[number % _PROMPTS]} is required, found {found}")
         number += 1
