@@ -23,14 +23,15 @@ from nightjar_operator.manifests.containers import PRE_STOP_SECONDS
 # Two engines that load at the same time on two cores, which others may be using.
 LOADING_SECONDS = 400
 # Clients who never think would take both cores, and what loads beside them would take minutes.
-PAUSE_SECONDS = 0.2
+PAUSE_SECONDS = 0.5
 # Requests that each engine runs at once; more of them wait in it.
 SEQUENCES = 4
 # Of one answer: nearly all that the model's length allows.
 LONG = 1900
 # Draining begins when pods are told to go. The work that they have then must outlast preStop, or vLLM would be idle
-# when it is told to stop; on a machine that has become twice as fast since its speed was measured, too.
-OUTLAST_SECONDS = 3 * PRE_STOP_SECONDS
+# when it is told to stop; also when one engine alone was given what its speed is measured by, which makes both look
+# half as fast as they are.
+OUTLAST_SECONDS = 4 * PRE_STOP_SECONDS
 # Also of its Lease.
 OPERATOR = f"{RELEASE}-operator"
 DEFINITION = "nightjarservices.nightjar.dev"
