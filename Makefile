@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DOCKERFILES := $(wildcard */Dockerfile) $(wildcard benchmarks/nightjar_benchmarks/images/bases/*.Dockerfile)
 
 .PHONY: help setup lint format test images test-cluster demo figures screenshots proto crds promtool lock clean
 
@@ -21,11 +22,12 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -c 'import transformers, vllm'
 	touch $@
 
-lint: $(READY)  ## ruff, mypy, import contracts
+lint: $(READY)  ## ruff, mypy, import contracts, Dockerfiles
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/hadolint $(DOCKERFILES)
 
 format: $(READY)  ## reformat in place
 	$(BIN)/ruff check --fix .

@@ -1,5 +1,6 @@
 """Programs of the machine that benchmarks and tests run."""
 
+import os
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -19,9 +20,13 @@ def require_programs(packages: Mapping[str, str]) -> None:
         )
 
 
-def run(*command: str, given: str | None = None) -> str:
-    """What it prints, `given` on its standard input; RuntimeError with the last lines it wrote when it fails."""
-    done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
+def run(*command: str, given: str | None = None, environ: Mapping[str, str] | None = None) -> str:
+    """What it prints, `given` on its standard input; RuntimeError with the last lines it wrote when it fails.
+
+    `environ` is put on top of this process's own environment.
+    """
+    variables = {**os.environ, **(environ or {})}
+    done = subprocess.run(command, input=given, capture_output=True, text=True, check=False, env=variables)
     if done.returncode:
         lines = (done.stdout + done.stderr).strip().splitlines()[-_LAST_LINES:]
         raise RuntimeError(f"{' '.join(command)}: exit code {done.returncode}\n" + "\n".join(lines))

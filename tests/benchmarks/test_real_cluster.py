@@ -5,23 +5,18 @@ import threading
 import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
-import yaml
 
 from nightjar_api.service import NightjarService
 from nightjar_benchmarks.control_plane import NoControlPlaneError
-from nightjar_benchmarks.images.parts import Images
+from nightjar_benchmarks.load.trace import Phase, requests_of
 from nightjar_benchmarks.pairs.make import Pair
 from nightjar_benchmarks.pairs.reference import expected_continuation
 from nightjar_benchmarks.pairs.shapes import SHAPES
 from nightjar_benchmarks.real_cluster import node, objects
-from nightjar_benchmarks.real_cluster.clients import under_load
+from nightjar_benchmarks.real_cluster.clients import streamed, under_load
 from nightjar_benchmarks.real_cluster.service import eventually
-
-ROOT = Path(__file__).parents[2]
-IMAGES = Images(operator="localhost/operator:1", sidecar="localhost/sidecar:1", engine="localhost/engine:1")
 
 
 @pytest.fixture
@@ -34,15 +29,25 @@ def pair(tmp_path):
 def served(answer):
     """The URL of a server that gives `answer(request)` as tokens; None is an error of the server."""
 
+    def reply(handler, request):
+        tokens = answer(request)
+        body = json.dumps({"choices": [{"token_ids": tokens}]}).encode()
+        handler.send_response(200 if tokens is not None else 503)
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body)
+
+    with serving(reply) as url:
+        yield url
+
+
+@contextmanager
+def serving(reply):
+    """The URL of a server that calls `reply(handler, request)` for each request."""
+
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
-            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            tokens = answer(request)
-            body = json.dumps({"choices": [{"token_ids": tokens}]}).encode()
-            self.send_response(200 if tokens is not None else 503)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            reply(self, json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
 
         def log_message(self, *_):
             pass
@@ -84,19 +89,31 @@ def test_a_failed_request_is_wrong(pair):
     assert "503" in outcome.wrong[0]
 
 
+def test_an_accepted_answer_is_counted_before_its_first_token(pair):
+    requests = requests_of(pair, Phase("long", 3, 3, 0, (5, 5)), pair.shape.context_tokens, 0)
+    go = threading.Event()
+
+    def reply(handler, request):
+        handler.send_response(200)
+        handler.end_headers()
+        go.wait(30)
+        tokens = expected_continuation(pair, request["prompt"], request["max_tokens"])
+        handler.wfile.write(f"data: {json.dumps({'choices': [{'token_ids': tokens}]})}\n\ndata: [DONE]\n\n".encode())
+
+    with serving(reply) as url, streamed(url, "chat", requests) as streams:
+        eventually(lambda: streams.accepted == 3, "three answers that have begun", 30)
+        assert streams.records == []
+        go.set()
+    assert [record.error for record in streams.records] == [None] * 3
+    expected = [expected_continuation(pair, request.prompt_ids, 5) for request in requests]
+    assert [record.token_ids for record in streams.records] == expected
+
+
 def test_waiting_in_vain_says_for_what():
     began = time.monotonic()
     with pytest.raises(AssertionError, match=r"two pods within 0.3 s is required"):
         eventually(lambda: None, "two pods", 0.3)
     assert time.monotonic() - began >= 0.3
-
-
-def test_the_operator_is_given_its_rules_and_no_others():
-    rules = yaml.safe_load((ROOT / "operator" / "nightjar_operator" / "rbac.yaml").read_text(encoding="utf-8"))
-    found = {item["kind"]: item for item in objects.operator(ROOT, IMAGES)}
-    assert found["ClusterRole"]["rules"] == rules["rules"]
-    assert found["Role"]["rules"] == rules["lease"]
-    assert found["Deployment"]["spec"]["template"]["spec"]["serviceAccountName"] == objects.OPERATOR
 
 
 def test_the_service_is_one():

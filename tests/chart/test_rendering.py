@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from nightjar_benchmarks.images.parts import PARTS, Images, reference
+
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "nightjar"
 RULES = yaml.safe_load((ROOT / "operator" / "nightjar_operator" / "rbac.yaml").read_text())
@@ -50,6 +52,13 @@ def test_helm_has_nothing_to_remark(offline):
 )
 def test_files_of_the_chart_are_copies_of_what_the_operator_is_tested_with(copy, source):
     assert (CHART / "files" / copy).read_bytes() == source.read_bytes(), "run `make crds`"
+
+
+def test_images_that_were_built_here_are_what_the_chart_installs(render):
+    built = Images.of({part.name: reference(part.name, [b"inputs"]) for part in PARTS})
+    (container,) = only(render(built.values()), "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == built.operator
+    assert {f"--engine-image={built.engine}", f"--sidecar-image={built.sidecar}"} <= set(container["args"])
 
 
 def test_the_chart_has_the_version_of_the_distribution():

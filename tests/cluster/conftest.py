@@ -1,4 +1,4 @@
-"""A cluster whose node runs pods, with the operator as one of them; what it looked like when a test failed."""
+"""A cluster whose node runs pods, with the chart installed in it; what it looked like when a test failed."""
 
 import pytest
 
@@ -30,9 +30,14 @@ def pair(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def cluster(repository, images, pair):
-    with interrupted_by_signals(), stage(repository, images, pair) as cluster:
-        yield cluster
+def release(repository, images, pair):
+    with interrupted_by_signals(), stage(repository, images, pair) as release:
+        yield release
+
+
+@pytest.fixture(scope="session")
+def cluster(release):
+    return release.cluster
 
 
 @pytest.fixture(scope="session")
@@ -50,9 +55,9 @@ def in_order(request):
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item):
     report = yield
-    if report.failed and "cluster" in item.funcargs:
+    if report.failed and "release" in item.funcargs:
         item.session.stash[FAILED] = True
-        report.sections.append(("the cluster", picture(item.funcargs["cluster"])))
+        report.sections.append(("the cluster", picture(item.funcargs["release"].cluster)))
     return report
 
 

@@ -1,8 +1,11 @@
 """What can be known of the images without building them; building and running is what tests/cluster does."""
 
+import io
+import json
 import os
 import re
 import subprocess
+import sys
 from importlib.metadata import requires
 from pathlib import Path
 
@@ -10,10 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from packaging.requirements import Requirement
+from rich.console import Console
 
 from nightjar_api.containers import SecuritySpec
 from nightjar_api.errors import ConfigurationError
-from nightjar_benchmarks.images import build
+from nightjar_benchmarks.images import build, inventory
+from nightjar_benchmarks.images.__main__ import table
+from nightjar_benchmarks.images.inventory import Entry, entry
 from nightjar_benchmarks.images.parts import PARTS, reference
 from nightjar_benchmarks.programs import require_programs
 
@@ -82,3 +88,31 @@ def test_other_commands_of_vllm_are_refused(tmp_path):
     done = vllm(tmp_path, "bench", "latency")
     assert (done.returncode, done.stdout) == (2, "")
     assert "found 'bench latency'" in done.stderr
+
+
+def test_an_image_is_told_by_what_is_in_it(tmp_path):
+    components = [{"type": "library"}, {"type": "library"}, {"type": "operating-system"}]
+    bill = tmp_path / "nightjar-sidecar-1.cdx.json"
+    bill.write_text(json.dumps({"components": components}))
+    layers = [{"size": 1_500_000}, {"size": 500_000}]
+    about = {
+        "FromImageID": "ab" * 32,
+        "OCIv1": {"rootfs": {"diff_ids": ["sha256:1", "sha256:2"]}},
+        "Manifest": json.dumps({"layers": layers}),
+    }
+    found = entry("localhost/nightjar-sidecar:1", about, bill)
+    assert (found.id, found.layers) == (f"sha256:{'ab' * 32}", ("sha256:1", "sha256:2"))
+    assert (found.size, found.packages, found.bill) == (2_000_000, 2, bill.name)
+
+
+def test_the_table_of_images_fits_a_terminal():
+    one = Entry(reference("operator", [b""]), f"sha256:{'ab' * 32}", (), 3_141_592_653, 169, "bill")
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(table([one]))
+    assert console.export_text().splitlines()[1].split() == [one.image, "abababababab", "3142", "169"]
+
+
+def test_without_syft_the_message_says_how_to_get_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python3"))
+    with pytest.raises(ConfigurationError, match=r"the program syft is required.*make setup"):
+        inventory.syft()

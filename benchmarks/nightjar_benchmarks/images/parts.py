@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 REGISTRY = "localhost"
 
@@ -54,3 +55,13 @@ class Images:
 
     def all(self) -> tuple[str, ...]:
         return (self.operator, self.sidecar, self.engine)
+
+    def values(self) -> dict[str, Any]:
+        """Of the chart, so that it installs these."""
+        named = {part.name: _image_value(getattr(self, part.name)) for part in PARTS}
+        return {"images": {"registry": REGISTRY, **named}}
+
+
+def _image_value(image: str) -> dict[str, str]:
+    repository, _, tag = image.removeprefix(f"{REGISTRY}/").rpartition(":")
+    return {"repository": repository, "tag": tag}

@@ -52,10 +52,11 @@ def measure(root: Path, say: Callable[[str], None]) -> dict[str, Figure]:
     images = build(root, say)
     with tempfile.TemporaryDirectory(prefix="nj-models-") as folder:
         pair = make_pair(Path(folder) / "pair", SHAPES["tiny"], [0.9, 0.6], 0)
-        with stage(root, images, pair) as cluster:
-            service = Service(cluster, _NAME)
+        with stage(root, images, pair) as release:
+            service = Service(release.cluster, _NAME)
             service.apply(replicas=_REPLICAS)
             eventually(lambda: len(service.ready_pods()) == _REPLICAS, "pods that serve", _LOADING_SECONDS)
+            eventually(service.is_reached, "servers behind the Service", _LOADING_SECONDS)
             with under_load(service.url(), _NAME, pair, clients=2 * _REPLICAS) as outcome:
                 found = tuning(service)
             if outcome.wrong:

@@ -32,6 +32,12 @@ class NodeCluster:
     def kubectl(self, *arguments: str, given: str | None = None) -> str:
         return run(str(self.folder / "bin" / "kubectl"), f"--kubeconfig={self.kubeconfig}", *arguments, given=given)
 
+    def helm(self, *arguments: str, given: str | None = None) -> str:
+        """Nothing of the person's own Helm is read or written."""
+        environ = {f"HELM_{name}_HOME": str(self.folder / "helm" / name) for name in ("CACHE", "CONFIG", "DATA")}
+        program = str(self.folder / "bin" / "helm")
+        return run(program, f"--kubeconfig={self.kubeconfig}", *arguments, given=given, environ=environ)
+
     def json(self, *arguments: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.kubectl(*arguments, "--output=json"))
         return found
@@ -52,8 +58,8 @@ class NodeCluster:
         self._ctr("tasks", "kill", "--signal", "SIGKILL", container)
 
     def containers(self) -> set[str]:
-        """IDs of all there are, ended ones and those of the pods' networks too."""
-        return set(self._ctr("containers", "list", "--quiet").split())
+        """IDs of all that have a process; the kubelet sweeps up what is left of ended ones once a minute."""
+        return set(self._ctr("tasks", "list", "--quiet").split())
 
     def _ctr(self, *arguments: str) -> str:
         socket = self.folder / "run" / "containerd.sock"

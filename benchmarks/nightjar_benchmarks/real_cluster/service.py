@@ -14,6 +14,10 @@ from nightjar_benchmarks.real_cluster.node import NodeCluster
 Json = dict[str, Any]
 T = TypeVar("T")
 _POLL_SECONDS = 0.2
+# On a busy node a sidecar may not be scheduled for seconds.
+_STATUS_SECONDS = 30
+# With two endpoints, one of them gone, so many in a row never reach the other by luck.
+_CONNECTIONS = 20
 _SELECTOR = "nightjar.dev/service="
 
 
@@ -89,13 +93,25 @@ class Service:
     def sidecars(self) -> list[Json]:
         """What `/status` of each pod says; httpx.HTTPError when one does not answer."""
         return [
-            httpx.get(f"http://{pod['status']['podIP']}:8001/status", trust_env=False).raise_for_status().json()
+            httpx.get(f"http://{pod['status']['podIP']}:8001/status", timeout=_STATUS_SECONDS, trust_env=False)
+            .raise_for_status()
+            .json()
             for pod in self.pods()
         ]
 
     def url(self) -> str:
         """Of the OpenAI API, through the Service."""
         return f"http://{self._json('get', 'service', self.name)['spec']['clusterIP']}/v1"
+
+    def is_reached(self) -> bool:
+        """Whether every connection finds a server: the Service's rules follow a pod's condition a moment later."""
+        url = f"{self.url()}/models"
+        try:
+            for _ in range(_CONNECTIONS):
+                httpx.get(url, timeout=_STATUS_SECONDS, trust_env=False).raise_for_status()
+        except httpx.HTTPError:
+            return False
+        return True
 
     def _json(self, *arguments: str) -> Json:
         return self._cluster.json("--namespace", objects.NAMESPACE, *arguments)
