@@ -4,7 +4,7 @@ from importlib.metadata import version
 from typing import Any
 
 from nightjar_api.engine.v1 import engine_pb2
-from nightjar_engine_patch.refusals import runner_of
+from nightjar_engine_patch.refusals import CPU_V1, runner_of
 from nightjar_engine_patch.settings import EngineSettings
 
 # DraftModelProposer loads the draft under this prefix (vllm/v1/spec_decode/draft_model.py).
@@ -12,17 +12,19 @@ _DRAFT_PREFIX = "draft_model."
 
 
 def engine_info(vllm_config: Any, kv_cache_config: Any, settings: EngineSettings) -> engine_pb2.EngineInfo:
-    """`engine_id` and `elastic_unsupported_reason` are the control plane's to fill."""
+    """`engine_id` is the control plane's to fill, and `elastic_unsupported_reason` where a setting would help."""
     import vllm
 
     speculative = vllm_config.speculative_config
+    runner = runner_of(vllm_config)
     return engine_pb2.EngineInfo(
         nightjar_version=version("nightjar"),
         vllm_version=vllm.__version__,
-        runner=runner_of(vllm_config).name,
+        runner=runner.name,
         target_model=vllm_config.model_config.model,
         draft_model=speculative.draft_model_config.model,
         draft_weights_stay=True,
+        elastic_unsupported_reason="" if runner is CPU_V1 else f"memory cannot change hands with {runner.name} yet",
         gamma_max=speculative.num_speculative_tokens,
         fallback_gamma=settings.fallback_gamma,
         max_batch=vllm_config.scheduler_config.max_num_seqs,

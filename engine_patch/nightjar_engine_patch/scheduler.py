@@ -99,8 +99,16 @@ class NightjarScheduler(Scheduler):
         drafts = scheduler_output.scheduled_spec_decode_tokens
         # Before vLLM cuts tokens off behind a request's end, which would look like rejections.
         lengths = list(map(len, model_runner_output.sampled_token_ids)) if drafts else []
+        requests = self.requests
+        ended = [request for request in scheduler_output.num_scheduled_tokens if request not in requests]
         choice.own_ns += monotonic_ns() - started
         outputs = super().update_from_output(scheduler_output, model_runner_output)
+        if ended:
+            # Their tokens are given to nobody.
+            row_of, emitted = model_runner_output.req_id_to_index, list(model_runner_output.sampled_token_ids)
+            for request in ended:
+                emitted[row_of[request]] = []
+            model_runner_output.sampled_token_ids = emitted
         self._report(choice, scheduler_output, model_runner_output, lengths)
         return outputs
 
