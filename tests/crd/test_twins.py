@@ -139,7 +139,7 @@ RIGHT = [
     {"planner": {"policy": "static-table", "table": [[1, 4, 3], [5, 5, 1], [9, 500, 0]]}},
     {"planner.planTtl": "10000us"},
     {"planner.planTtl": "1h"},
-    {"memory": {"elastic": True, "tauLow": 2000, "dwell": "60m"}},
+    {"engine.device": "cpu", "memory": {"elastic": True, "tauLow": 2000, "dwell": "60m"}},
     {"engine.args": ["--enforce-eager", "-", "--", "--seed", "-1", "", "--no-enable-prefix-caching"]},
     {"engine.resources": {"requests": {"memory": "2G", "cpu": 4}, "limits": {"memory": "2Gi", "nvidia.com/gpu": "1"}}},
     {"cache": {"size": "1Gi", "accessMode": "ReadWriteMany"}, "replicas": 2},
