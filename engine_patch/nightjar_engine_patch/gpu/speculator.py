@@ -193,6 +193,8 @@ class GraphedSpeculator(StandaloneARSpeculator):
         Rows that propose nothing hold tokens that nobody proposed: vLLM verifies as many of every row.
         """
         if dummy_run:
+            # vLLM's passes write to `idx_mapping` as well.
+            self._drafting_rows = np.full(self.max_num_reqs, -2, dtype=np.int64)
             return super().propose(
                 input_batch, *args, dummy_run=True, num_speculative_tokens=num_speculative_tokens, **kwargs
             )
