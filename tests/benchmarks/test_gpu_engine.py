@@ -1,15 +1,22 @@
 """What is made of the answers of GPU engines; the answers here are made up, the protocol is real."""
 
 import os
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from nightjar_api.engine.v1 import engine_pb2
 from nightjar_benchmarks.goals import GOALS
 from nightjar_benchmarks.gpu_engine import figures, measure
+from nightjar_benchmarks.gpu_engine.control import Control
 from nightjar_benchmarks.gpu_engine.pairs import SMALL, write_pair
 from nightjar_benchmarks.gpu_engine.remote import Remote
-from nightjar_benchmarks.gpu_engine.under_test import STEP_FIELDS, steady_parts
+from nightjar_benchmarks.gpu_engine.under_test import steady_parts
+from nightjar_benchmarks.gpu_engine.watcher import STEP_FIELDS
+from nightjar_engine_patch.control import ControlPlane
+from nightjar_engine_patch.reports import StepRecord
+from nightjar_engine_patch.step_measure import StepMeasure
 
 MS = 1_000_000
 ECHO = """
@@ -154,3 +161,31 @@ def test_an_engine_ends_when_nobody_asks_any_more(tmp_path, monkeypatch):
     engine.receive()
     engine.stop()
     assert Path(tmp_path / "log").read_text() == "a library prints this\n"
+
+
+def test_reports_are_read_in_another_process_and_each_of_them_once(tmp_path):
+    """From a real control plane."""
+    path = tmp_path / "e.sock"
+    plane = ControlPlane(path, engine_pb2.EngineInfo(gamma_max=5, max_batch=8), 64)
+    control = Control(str(path))
+    try:
+        assert control.plan([[3, 2]], hold=1) == 1
+        assert control.take() == []
+        for step in (1, 2):
+            plane.reports.append(record(step))
+        rows = control.take()
+        assert [row[STEP_FIELDS.index("step")] for row in rows] == [1, 2]
+        assert {row[STEP_FIELDS.index("forward_ns")] for row in rows} == {700}
+        assert control.take() == []
+    finally:
+        control.close()
+        plane.close()
+
+
+def record(step):
+    zeros = {field.name: 0 for field in fields(StepRecord)}
+    nothing = {"drafts": {}, "proposed": None, "row_of": {}, "lengths": [], "emitted": [], "drafted": (0, 0)}
+    residency = engine_pb2.DRAFT_RESIDENCY_ON_DEVICE
+    return StepRecord(
+        **(zeros | nothing | {"step": step, "measure": StepMeasure(0, forward_ns=700), "residency": residency})
+    )

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from nightjar_benchmarks.gpu_engine.under_test import STEP_FIELDS
+from nightjar_benchmarks.gpu_engine.watcher import STEP_FIELDS
 from nightjar_benchmarks.records import Figure
 
 # What the goals are stated for: tokens that a request gets a step, by drafts verified.

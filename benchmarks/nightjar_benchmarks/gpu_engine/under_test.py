@@ -4,36 +4,16 @@ import argparse
 import json
 import os
 import sys
-import threading
 import time
-from contextlib import suppress
-from itertools import count, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import grpc
 import torch
 
-from nightjar_api.engine.v1 import engine_pb2, engine_pb2_grpc
+from nightjar_benchmarks.gpu_engine.control import Control
 from nightjar_benchmarks.gpu_engine.spread import spread
-
-# What a step's row in an answer holds: names of fields of StepReport.
-STEP_FIELDS = (
-    "gamma_drafted",
-    "gamma_verified",
-    "decode_batch",
-    "prefill_tokens",
-    "verified_tokens",
-    "accepted_tokens",
-    "emitted_tokens",
-    "catch_up_tokens",
-    "stale_tokens",
-    "forward_ns",
-    "draft_ns",
-    "catch_up_ns",
-    "step_ns",
-    "overhead_ns",
-)
+from nightjar_benchmarks.gpu_engine.watcher import STEP_FIELDS
 
 
 class Steps:
@@ -62,38 +42,6 @@ class Steps:
             for first, second in pairwise(self.seen)
             if first[:2] == second[:2] == (batch, tokens)
         ]
-
-
-class Control:
-    """The plugin's control plane, as a sidecar uses it."""
-
-    def __init__(self, socket: str) -> None:
-        channel = grpc.insecure_channel(f"unix:{socket}")
-        self._stub = engine_pb2_grpc.EngineStub(channel)  # type: ignore[no-untyped-call]
-        self._versions = count(1)
-        self._reports: list[Any] = []
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        with suppress(grpc.RpcError):
-            for batch in self._stub.WatchSteps(engine_pb2.WatchStepsRequest(max_delay_ms=20)):
-                self._reports.extend(batch.reports)
-
-    def plan(self, segments: list[list[int]], hold: int) -> int:
-        """The plan's version."""
-        schedule = [engine_pb2.Segment(gamma=gamma, steps=steps) for gamma, steps in segments]
-        bucket = engine_pb2.BucketPlan(max_batch=1, schedule=schedule, hold_gamma=hold)
-        plan = engine_pb2.Plan(version=next(self._versions), ttl_ms=3_600_000, buckets=[bucket])
-        self._stub.ApplyPlan(engine_pb2.ApplyPlanRequest(plan=plan), timeout=10)
-        return int(plan.version)
-
-    def take(self) -> list[Any]:
-        """All reports, those on their way included, and none of them again."""
-        last = -1
-        while last != (last := len(self._reports)):
-            time.sleep(0.1)
-        taken, self._reports = self._reports, []
-        return taken
 
 
 class EngineUnderTest:
@@ -133,10 +81,14 @@ class EngineUnderTest:
         if command.get("answers"):
             found["answers"] = [list(output.outputs[0].token_ids) for output in outputs]
         if self._control is not None:
-            rows = [[getattr(report, name) for name in STEP_FIELDS] for report in self._control.take()]
+            rows = self._control.take()
             found |= {"preempted": self._preempted(), "rows": rows if command.get("rows") else []}
             found |= steady_parts(rows, len(prompts), gamma)
         return found
+
+    def close(self) -> None:
+        if self._control is not None:
+            self._control.close()
 
     def _preempted(self) -> int:
         """Since the engine started."""
@@ -178,6 +130,7 @@ def main() -> None:
         print(json.dumps({"start_seconds": engine.start_seconds}), file=answers, flush=True)
         for line in sys.stdin:
             print(json.dumps(engine.run(json.loads(line))), file=answers, flush=True)
+        engine.close()
 
 
 if __name__ == "__main__":

@@ -2,9 +2,12 @@
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
+
+from nightjar_benchmarks.gpu_engine.watcher import STEP_FIELDS
 
 HERE = Path(__file__).parent
 GAMMA_MAX = 4
@@ -37,7 +40,8 @@ class Engine:
         version = self.control.plan([list(segment) for segment in segments], gamma)
         given = [{"prompt_token_ids": prompt} for prompt in prompts]
         outputs = self.llm.generate(given, sampling, use_tqdm=False)
-        reports = [report for report in self.control.take() if report.plan_version == version]
+        rows = (SimpleNamespace(**dict(zip(STEP_FIELDS, row, strict=True))) for row in self.control.take())
+        reports = [report for report in rows if report.plan_version == version]
         return [output.outputs[0] for output in outputs], reports
 
 
@@ -47,7 +51,7 @@ def engine(pair, tmp_path_factory):
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     from vllm import LLM
 
-    from nightjar_benchmarks.gpu_engine.under_test import Control
+    from nightjar_benchmarks.gpu_engine.control import Control
 
     socket = str(tmp_path_factory.mktemp("run") / "e.sock")
     llm = LLM(
@@ -64,4 +68,6 @@ def engine(pair, tmp_path_factory):
         speculative_config={"method": "draft_model", "model": str(pair.draft), "num_speculative_tokens": GAMMA_MAX},
         additional_config={"nightjar": {"socket": socket}},
     )
-    return Engine(llm, Control(socket), pair)
+    control = Control(socket)
+    yield Engine(llm, control, pair)
+    control.close()
