@@ -85,7 +85,8 @@ class SecretKey(Model):
     """One value in a Secret of the same namespace."""
 
     name: ObjectName
-    key: str = Field(default="token", pattern=r"^[-._A-Za-z0-9]+$", max_length=253)
+    # The API server takes no key of a Secret that begins with two dots, or is one.
+    key: str = Field(default="token", pattern=r"^([-_A-Za-z0-9]|\.[-_A-Za-z0-9])[-._A-Za-z0-9]*$", max_length=253)
 
 
 class SecretName(Model):

@@ -40,10 +40,13 @@ def pod_term(selector):
 
 
 # (edits, the field that is blamed, below spec)
+# Of a Secret: the API server takes them in no object.
+KEYS_OF_NONE = ["", ".", "..", "..data", "a/b"]
 WRONG = [
     ({"target.source": {}}, "target.source"),
     ({"target.source": {"path": "/t", "hub": {"id": "m"}}}, "target.source"),
     ({"target.source": {"path": "t"}}, "target.source.path"),
+    *(({"credentials": {"hubToken": {"name": "hub", "key": key}}}, "credentials.hubToken.key") for key in KEYS_OF_NONE),
     ({"target.source": {"uri": "ftp://b/m"}}, "target.source.uri"),
     ({"target.source": {"pvc": {"claimName": "c", "path": "/a"}}}, "target.source.pvc.path"),
     ({"target.source": {"pvc": {"claimName": "c", "path": "a/../../b"}}}, "target.source.pvc.path"),
@@ -131,6 +134,7 @@ WRONG = [
 
 RIGHT = [
     {},
+    *({"credentials": {"hubToken": {"name": "hub", "key": key}}} for key in (".a", "a..b", "-", "_", "HF_TOKEN.1")),
     {"draft": {"method": "ngram"}, "autoscaling": {"maxReplicas": 2, "metric": "requests"}},
     {"draft.method": "eagle3", "engine.tensorParallelSize": 2},
     {"draft": None, "engine.tensorParallelSize": 64},

@@ -14,6 +14,8 @@ from nightjar_operator.pods import REFRESH_ANNOTATION
 _APPLIES = 20
 _TUNINGS = 5
 _IDLE_SECONDS = 60
+# What the parts before left to do, and what a new service's last pod still changes, is done by then.
+_QUIET_SECONDS = 10
 
 
 async def apply(there: Stage) -> dict[str, Figure]:
@@ -35,12 +37,19 @@ async def idle(there: Stage) -> dict[str, Figure]:
     """idle_writes_per_minute: of a service whose pods serve and whose planner plans, with resyncs going on."""
     await there.create("steady")
     await _settled(there, "steady")
+    await eventually(partial(_quiet, there), f"{_QUIET_SECONDS} s without a write")
     before = len(there.writes())
     await asyncio.sleep(_IDLE_SECONDS)
     made = there.writes()[before:]
     per_minute = len(made) * 60 / _IDLE_SECONDS
     raw = {"seconds": _IDLE_SECONDS, "writes": [f"{call.verb} {call.resource}" for call in made]}
     return {"idle_writes_per_minute": Figure(per_minute, "writes/min", raw)}
+
+
+async def _quiet(there: Stage) -> bool:
+    before = len(there.writes())
+    await asyncio.sleep(_QUIET_SECONDS)
+    return len(there.writes()) == before
 
 
 async def tuning(there: Stage) -> dict[str, Figure]:
