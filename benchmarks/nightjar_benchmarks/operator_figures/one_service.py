@@ -37,6 +37,8 @@ async def idle(there: Stage) -> dict[str, Figure]:
     """idle_writes_per_minute: of a service whose pods serve and whose planner plans, with resyncs going on."""
     await there.create("steady")
     await _settled(there, "steady")
+    # The conditions hold as soon as one pod is in step; the other is asked when all are asked again.
+    await eventually(partial(_told, there, "steady"), "every pod to tell its length")
     await eventually(partial(_quiet, there), f"{_QUIET_SECONDS} s without a write")
     before = len(there.writes())
     await asyncio.sleep(_IDLE_SECONDS)
@@ -44,6 +46,12 @@ async def idle(there: Stage) -> dict[str, Figure]:
     per_minute = len(made) * 60 / _IDLE_SECONDS
     raw = {"seconds": _IDLE_SECONDS, "writes": [f"{call.verb} {call.resource}" for call in made]}
     return {"idle_writes_per_minute": Figure(per_minute, "writes/min", raw)}
+
+
+async def _told(there: Stage, name: str) -> bool:
+    found = await there.admin.get(NIGHTJAR_SERVICE, there.namespace, name)
+    told = [pod for pod in (found or {}).get("status", {}).get("pods", []) if "gamma" in pod]
+    return found is not None and len(told) == found["spec"]["replicas"]
 
 
 async def _quiet(there: Stage) -> bool:
