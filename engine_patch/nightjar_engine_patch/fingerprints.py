@@ -12,6 +12,8 @@ _CONFIG = "vllm.config.vllm"
 _CPU_WORKER = "vllm.v1.worker.cpu_worker"
 _EXECUTOR = "vllm.v1.executor.multiproc_executor"
 _CORE = "vllm.v1.engine.core"
+_DISTRIBUTED = "vllm.distributed.utils"
+_BROADCAST = "vllm.distributed.device_communicators.shm_broadcast"
 _CPU_RUNNER = "vllm.v1.worker.cpu_model_runner"
 _RUNNER = "vllm.v1.worker.gpu_model_runner"
 _CPU_KERNELS = "vllm.utils.cpu_triton_utils"
@@ -54,6 +56,8 @@ RECORDED: dict[tuple[str, str], str] = {
     (_CORE, "EngineCore.post_step"): "dc60620263555e0c",
     (_EXECUTOR, "MultiprocExecutor.sample_tokens"): "0df7b043309b6383",
     (_EXECUTOR, "MultiprocExecutor.take_draft_token_ids"): "be99109a97b63340",
+    (_DISTRIBUTED, "sched_yield"): "dd1647deda93ff4d",
+    (_BROADCAST, "SpinCondition.wait"): "d04f7adee8511ba9",
     (_RUNNER, "GPUModelRunner._prepare_inputs"): "dad567e8b3e55f8c",
     (_RUNNER, "GPUModelRunner._calc_spec_decode_metadata"): "919c83819a4ca609",
     (_RUNNER, "GPUModelRunner.execute_model"): "be53b0482c538d83",

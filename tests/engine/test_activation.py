@@ -85,7 +85,7 @@ OPTED_OUT = {
     "no settings and no draft": {"additional_config": None, "speculative_config": None},
 }
 IN_ONE_PROCESS = """
-import json, sys
+import json, os, sys
 import vllm
 from vllm.engine.arg_utils import EngineArgs
 from nightjar_engine_patch import activation, fingerprints, register
@@ -137,6 +137,26 @@ found |= {name: attempt(case) for name, case in json.load(sys.stdin).items()}
 import nightjar_engine_patch.cpu.worker
 from vllm.v1.worker import cpu_model_runner, cpu_worker
 found["stock runner"] = cpu_worker.CPUModelRunner is cpu_model_runner.CPUModelRunner
+
+import vllm.distributed.utils
+from vllm.v1.executor.multiproc_executor import MultiprocExecutor
+from nightjar_engine_patch.cpu.executor import NightjarExecutor
+
+def yields(ours, theirs, start):
+    "How often vLLM yields before and after a process of ours starts."
+    counted = []
+    os.sched_yield = lambda: counted.append(1)
+    vllm.distributed.utils.USE_SCHED_YIELD = True
+    vllm.distributed.utils.sched_yield()
+    before = len(counted)
+    setattr(theirs, start, lambda _: vllm.distributed.utils.sched_yield())
+    getattr(ours.__new__(ours), start)()
+    return [before, len(counted) - before]
+
+found["yields"] = [
+    yields(NightjarExecutor, MultiprocExecutor, "_init_executor"),
+    yields(nightjar_engine_patch.cpu.worker.NightjarCPUWorker, cpu_worker.CPUWorker, "init_device"),
+]
 with open(sys.argv[3], "w") as file:
     json.dump(found, file)
 """
@@ -200,6 +220,10 @@ def test_importing_our_worker_replaces_nothing(found):
     assert found["stock runner"]
 
 
+def test_engine_core_and_worker_wait_for_each_other_without_yielding(found):
+    assert found["yields"] == [[1, 0], [1, 0]]
+
+
 def test_vllm_finds_the_plugin_by_its_entry_point():
     (plugin,) = importlib.metadata.entry_points(group="vllm.general_plugins", name="nightjar")
     assert plugin.load() is nightjar_engine_patch.register
@@ -222,7 +246,7 @@ print(*sorted(loaded - set(sys.stdlib_module_names)))
 def test_every_replacement_says_what_why_how_and_until_when():
     """Text is compared, so that vLLM need not be imported."""
     package = Path(nightjar_engine_patch.__file__).parent
-    names = ("cpu/worker.py", "cpu/sampling.py", "cpu/elastic_allocation.py", "elastic/wake.py")
+    names = ("cpu/worker.py", "cpu/sampling.py", "cpu/waiting.py", "cpu/elastic_allocation.py", "elastic/wake.py")
     for text in (getdoc(activation), *((package / name).read_text(encoding="utf-8") for name in names)):
         missing = [part for part in ("What:", "Why:", "How:", "Upstream:", "Goes away when") if part not in text]
         assert missing == []

@@ -4,6 +4,7 @@ from typing import Any
 
 from vllm.v1.executor.multiproc_executor import MultiprocExecutor
 
+from nightjar_engine_patch.cpu import waiting
 from nightjar_engine_patch.measured_output import MeasuredOutput
 
 
@@ -16,6 +17,10 @@ class NightjarExecutor(MultiprocExecutor):
     """
 
     _drafts: Any = None
+
+    def _init_executor(self) -> None:
+        waiting.stop_yielding()
+        super()._init_executor()
 
     def sample_tokens(self, grammar_output: Any, non_block: bool = False) -> Any:  # noqa: FBT001, FBT002 - vLLM's signature
         output: MeasuredOutput = super().sample_tokens(grammar_output, non_block)

@@ -4,7 +4,7 @@ from typing import Any
 
 import vllm.v1.worker.cpu_worker as stock
 
-from nightjar_engine_patch.cpu import sampling
+from nightjar_engine_patch.cpu import sampling, waiting
 from nightjar_engine_patch.cpu.runner import NightjarCPUModelRunner
 
 
@@ -22,4 +22,5 @@ class NightjarCPUWorker(stock.CPUWorker):
         bound: Any = stock
         bound.CPUModelRunner = NightjarCPUModelRunner
         sampling.repair()
+        waiting.stop_yielding()
         super().init_device()

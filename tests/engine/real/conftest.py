@@ -39,7 +39,8 @@ class Engine:
     def __init__(self, folder, pair, draft, settings, args):
         programs = installed()
         self.pair = pair
-        self.settings = {"socket": str(folder / "e.sock")} | settings
+        # Reports enough for a reader that does not run for long: the tests count every step.
+        self.settings = {"socket": str(folder / "e.sock"), "report_queue": 1 << 16} | settings
         self.socket = Path(self.settings["socket"])
         self._model = str(pair.target)
         self._versions = count(1)
@@ -166,13 +167,13 @@ class Engine:
     @contextmanager
     def watched(self):
         """The reports of all steps inside the context and of no others, complete when it ends."""
-        reports = []
+        reports, lost = [], []
         stream = self.stub.WatchSteps(engine_pb2.WatchStepsRequest(max_delay_ms=20))
 
         def read():
             with suppress(grpc.RpcError):
                 for batch in stream:
-                    assert batch.dropped == 0
+                    lost[:] = [batch.dropped]
                     reports.extend(batch.reports)
 
         reader = threading.Thread(target=read)
@@ -185,6 +186,7 @@ class Engine:
             reports.clear()
             yield reports
             self.until_all_arrived(reports)
+            assert not any(lost), f"{lost} reports were lost: their reader did not run in time"
         finally:
             stream.cancel()
             reader.join(DEADLINE)
