@@ -39,6 +39,10 @@ class PlanHolder:
         self.plan: CompiledPlan | None = None
         self.last_version = 0
 
+    def in_force(self, now_ns: int) -> CompiledPlan | None:
+        plan = self.plan
+        return None if plan is None or now_ns > plan.expires_ns else plan
+
     def put(self, plan: CompiledPlan) -> None:
         self.plan = plan
         self.last_version = plan.version

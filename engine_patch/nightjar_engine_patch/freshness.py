@@ -99,6 +99,10 @@ class DraftFreshness:
                 known[request] = self._free.pop()
         return np.array([known[request] for request in requests], dtype=np.int64)
 
+    def start(self, request: str, read: int) -> None:
+        """A request of which the draft has read the first tokens before it began."""
+        self.record(self.slots([request]), np.array([read], dtype=np.int32))
+
     def forget(self, requests: Iterable[str]) -> None:
         """Requests that ended, or lost their blocks by preemption."""
         for request in requests:

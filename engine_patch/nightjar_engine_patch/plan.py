@@ -20,9 +20,12 @@ class CompiledPlan:
     bucket_of_batch: tuple[int, ...]
     schedules: tuple[tuple[int, ...], ...]
     holds: tuple[int, ...]
+    most: int = field(init=False)
+    """The longest length in it."""
     _positions: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.most = max(*self.holds, 0, *(gamma for schedule in self.schedules for gamma in schedule))
         self._positions = [0] * len(self.holds)
 
     @property

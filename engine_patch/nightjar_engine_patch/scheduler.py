@@ -15,8 +15,10 @@ from nightjar_engine_patch.control import ControlPlane
 from nightjar_engine_patch.elastic import wake
 from nightjar_engine_patch.elastic.blocks import ElasticBlocks
 from nightjar_engine_patch.elastic.directed_output import with_directive
+from nightjar_engine_patch.elastic.directive import Directive
 from nightjar_engine_patch.elastic.memory_state import MemoryState
 from nightjar_engine_patch.info import engine_info
+from nightjar_engine_patch.plan import CompiledPlan
 from nightjar_engine_patch.reports import LateTimes, StepRecord
 from nightjar_engine_patch.step_measure import StepMeasure
 
@@ -42,6 +44,7 @@ class NightjarScheduler(Scheduler):
         self._reports = LateTimes(self._control.reports.append)
         self._step = 0
         self._choice = StepChoice(0)
+        self._plan: CompiledPlan | None = None
         # Of the steps whose output has not come yet, by the identity of what was scheduled.
         self._in_flight: dict[int, StepChoice] = {}
         self._last_output_ns = 0
@@ -57,31 +60,39 @@ class NightjarScheduler(Scheduler):
         return super().has_requests() or (self.memory is not None and self.memory.is_busy)
 
     def schedule(self, throttle_prefills: bool = False) -> Any:  # noqa: FBT001, FBT002 - vLLM's signature
-        self._choice = StepChoice(monotonic_ns())
-        output = self._schedule(throttle_prefills)
-        self._in_flight[id(output)] = self._choice
+        started = monotonic_ns()
+        choice = self._choice = StepChoice(started)
+        self._plan = self._control.holder.in_force(started)
+        # Before any block is handed out: what is scheduled now carries the ids after the change.
+        directive = self._decide(choice)
+        # No block is held for drafts that no step can have.
+        self.num_lookahead_tokens = self._most()
+        choice.own_ns = monotonic_ns() - started - choice.elastic_ns
+        output = super().schedule(throttle_prefills)
+        if directive is not None:
+            output = with_directive(output, directive)
+        self._in_flight[id(output)] = choice
         return output
 
-    def _schedule(self, throttle_prefills: bool) -> Any:  # noqa: FBT001 - vLLM's signature
+    def _decide(self, choice: StepChoice) -> Directive | None:
+        """What the step has the memory do."""
         if self.memory is None or not self.memory.asked:
-            return super().schedule(throttle_prefills)
-        # Before any block is handed out: what is scheduled now carries the ids after the change.
-        choice = self._choice
+            return None
+        started = monotonic_ns()
         waiting = min(self._left_waiting, len(self.waiting))
-        directive = self.memory.decide(waiting, self._speculation(choice.started_ns))
-        choice.elastic_ns = monotonic_ns() - choice.started_ns
-        output = super().schedule(throttle_prefills)
-        return output if directive is None else with_directive(output, directive)
+        directive = self.memory.decide(waiting, self._speculation())
+        choice.elastic_ns = monotonic_ns() - started
+        return directive
 
     def _update_after_schedule(self, scheduler_output: Any) -> None:
         """The step's requests are known and nothing has read the length yet."""
         started = monotonic_ns()
         choice = self._choice
         choice.decode_batch = self._count_decodes(scheduler_output)
-        choice.gamma = self._choose_gamma(choice, started)
+        choice.gamma = self._choose_gamma(choice)
         scheduler_output.num_spec_tokens_to_schedule = choice.gamma
         self._drop_late_drafts(scheduler_output.num_scheduled_tokens)
-        choice.own_ns = monotonic_ns() - started
+        choice.own_ns += monotonic_ns() - started
         super()._update_after_schedule(scheduler_output)
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
@@ -116,25 +127,32 @@ class NightjarScheduler(Scheduler):
         self._control.close()
         super().shutdown()
 
-    def _speculation(self, now_ns: int) -> str:
+    def _speculation(self) -> str:
         """What plans a positive length, for people; empty if nothing does."""
-        plan = self._control.holder.plan
-        if plan is None or now_ns > plan.expires_ns:
+        plan = self._plan
+        if plan is None:
             return f"no plan and a fallback length of {self._fallback_gamma}" if self._fallback_gamma else ""
         return f"plan {plan.version}, which has γ up to {plan.longest}" if plan.longest else ""
 
-    def _choose_gamma(self, choice: StepChoice, now_ns: int) -> int:
+    def _draft_is_here(self) -> bool:
+        """A plan may come that does not know that it left."""
+        return self.memory is None or self.memory.draft_is_here
+
+    def _most(self) -> int:
+        """The longest length that the step can get, whatever its batch turns out to be."""
+        if not self._draft_is_here():
+            return 0
+        return self._fallback_gamma if self._plan is None else self._plan.most
+
+    def _choose_gamma(self, choice: StepChoice) -> int:
         if choice.decode_batch == 0:
             # Nobody proposes, and the plan counts visits.
             return 0
-        plan = self._control.holder.plan
-        if plan is None or now_ns > plan.expires_ns:
-            gamma = self._fallback_gamma
-        else:
-            choice.plan_version = plan.version
-            gamma = plan.next_gamma(choice.decode_batch)
-        # Also when a plan comes that does not know.
-        return gamma if self.memory is None or self.memory.draft_is_here else 0
+        gamma = self._fallback_gamma
+        if self._plan is not None:
+            choice.plan_version = self._plan.version
+            gamma = self._plan.next_gamma(choice.decode_batch)
+        return gamma if self._draft_is_here() else 0
 
     def _count_decodes(self, scheduler_output: Any) -> int:
         """Requests that emit tokens in this step: all but those whose prefill goes on after it."""

@@ -40,8 +40,10 @@ def test_each_bucket_walks_its_schedule_once_by_its_own_steps_and_then_holds(mak
 @given(schedules, st.integers(0, GAMMA_MAX), st.integers(0, 30))
 def test_the_longest_length_is_the_longest_that_is_still_to_come(make_plan, schedule, hold, visits):
     plan = compiled(make_plan((8, schedule, hold), (9, [], 0)))
+    before = plan.longest
     for _ in range(visits):
         plan.next_gamma(1)
+    assert plan.most == before
     ahead = [gamma for gamma, steps in schedule for _ in range(steps)][visits:]
     assert plan.longest == max([*ahead, hold])
 

@@ -12,9 +12,9 @@ SLOTS, GAMMA = 4, 3
 class Request:
     """Positions of the draft's KV that are right, as the device would find them."""
 
-    def __init__(self, prompt, cached):
-        self.prompt, self.computed, self.bound = prompt, cached, cached
-        self.right = set()
+    def __init__(self, prompt, cached, read):
+        self.prompt, self.computed = prompt, cached
+        self.right = set(range(read))
         self.in_flight = 0
 
     @property
@@ -32,8 +32,10 @@ def test_no_request_drafts_on_tokens_its_draft_never_read(data):
             if slot not in world and data.draw(st.booleans()):
                 prompt = data.draw(st.integers(1, 40))
                 # The last token of a prompt is always computed.
-                world[slot] = Request(prompt, data.draw(st.integers(0, prompt - 1)))
-                unread.start(slot, world[slot].computed)
+                cached = data.draw(st.integers(0, prompt - 1))
+                read = data.draw(st.integers(0, cached))
+                world[slot] = Request(prompt, cached, read)
+                unread.start(slot, cached - read)
             elif slot in world and data.draw(st.integers(0, 9)) == 0:
                 del world[slot]
         # A request may find no room in a step, and then loses its drafts.

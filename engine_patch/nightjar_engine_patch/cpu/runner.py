@@ -15,6 +15,7 @@ from nightjar_engine_patch.cpu.elastic_allocation import allocating_in
 from nightjar_engine_patch.cpu.elastic_cache import ElasticCache
 from nightjar_engine_patch.cpu.elastic_layers import make_cache
 from nightjar_engine_patch.cpu.elastic_remap import remap
+from nightjar_engine_patch.draft_blocks import DraftBlocks
 from nightjar_engine_patch.elastic.directed_output import DirectedOutput
 from nightjar_engine_patch.elastic.directive import Directive, ExpandDirective, Obeyed
 from nightjar_engine_patch.freshness import DraftFreshness, Feed, Indices, Ints, Staleness, append_sampled, plan_feeds
@@ -41,6 +42,7 @@ class NightjarCPUModelRunner(CPUModelRunner):
         self._settings = settings.parse(vllm_config.additional_config)
         self._catch_up_tokens = self._settings.catch_up_tokens or CATCH_UP_TOKENS
         self._freshness = DraftFreshness(self.max_num_reqs, self.num_spec_tokens)
+        self._blocks = DraftBlocks(vllm_config.cache_config.block_size)
         self._draft_pass = DraftPass(self.drafter, vllm_config)
         self._measure = StepMeasure(0)
         self._staleness = Staleness()
@@ -74,6 +76,9 @@ class NightjarCPUModelRunner(CPUModelRunner):
             or scheduler_output.scheduled_new_reqs
         ):
             self._staleness.forget()
+        for request, read in self._blocks.follow(scheduler_output).items():
+            if read:
+                self._freshness.start(request, read)
         output = super().execute_model(scheduler_output, intermediate_tensors)
         if self._obeyed is None or scheduler_output.total_num_scheduled_tokens:
             return output
@@ -99,6 +104,7 @@ class NightjarCPUModelRunner(CPUModelRunner):
     def _obey(self, directive: Directive) -> None:
         """The memory changes hands here and now: on CPUs there is no other stream that could do it meanwhile."""
         started = monotonic_ns()
+        self._blocks.forget()
         if isinstance(directive, ExpandDirective):
             self._obeyed = self._cache.expand()
             self._freshness.forget_all()
@@ -207,7 +213,16 @@ class NightjarCPUModelRunner(CPUModelRunner):
         self._freshness.record(slots, newest.end)
         # The last draft was proposed, but not read.
         self._freshness.record_drafts(slots, drafts[:, :-1])
+        self._mark(newest)
         return drafts
+
+    def _mark(self, newest: Feed) -> None:
+        """Whoever drafts has read its prompt."""
+        batch = self.input_batch
+        for row in newest.rows.tolist():
+            request = batch.req_ids[row]
+            if self._blocks.awaits(request):
+                self._blocks.mark(request, int(batch.num_prompt_tokens[row]))
 
     def _block_table(self) -> torch.Tensor:
         table = self.input_batch.block_table[self.drafter.kv_cache_gid]

@@ -1,5 +1,6 @@
 """vLLM's GPU model runner (V2) with our speculator, and times measured on the device."""
 
+from time import monotonic_ns
 from typing import Any
 
 import torch
@@ -22,14 +23,18 @@ class NightjarGPUModelRunner(GPUModelRunner):
     def __init__(self, vllm_config: Any, device: torch.device) -> None:
         super().__init__(vllm_config, device)
         self._timer = StepTimer()
+        self._following_ns = 0
         configured = settings.parse(vllm_config.additional_config)
         self.speculator = GraphedSpeculator(vllm_config, device, self.req_states, configured, self._timer)
 
     def add_requests(self, scheduler_output: Any) -> None:
         super().add_requests(scheduler_output)
+        started = monotonic_ns()
+        read = self.speculator.blocks.follow(scheduler_output)
         for request in scheduler_output.scheduled_new_reqs:
             slot = self.req_states.req_id_to_index[request.req_id]
-            self.speculator.unread.start(slot, request.num_computed_tokens)
+            self.speculator.unread.start(slot, request.num_computed_tokens - read[request.req_id])
+        self._following_ns = monotonic_ns() - started
 
     def execute_model(self, scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
         self._timer.begin()
@@ -50,7 +55,7 @@ class NightjarGPUModelRunner(GPUModelRunner):
             speculator.weight_bytes,
             catch_up_tokens=speculator.read_tokens,
             stale_tokens=speculator.stale_tokens,
-            bookkeeping_ns=speculator.bookkeeping_ns,
+            bookkeeping_ns=speculator.bookkeeping_ns + self._following_ns,
             proposed=speculator.proposed,
         )
         return MeasuredAsyncOutput(output, measure, self._timer.end())

@@ -22,6 +22,7 @@ from vllm.v1.worker.gpu.input_batch import InputBatch, InputBuffers
 from vllm.v1.worker.gpu.spec_decode.standalone_ar.speculator import StandaloneARSpeculator
 from vllm.v1.worker.gpu.states import RequestState
 
+from nightjar_engine_patch.draft_blocks import DraftBlocks
 from nightjar_engine_patch.errors import RefusalError
 from nightjar_engine_patch.gpu.draft_graphs import DraftGraphs, batch_sizes, piece_sizes
 from nightjar_engine_patch.gpu.step_timer import StepTimer
@@ -96,6 +97,7 @@ class GraphedSpeculator(StandaloneARSpeculator):
         # What `idx_mapping` holds: from step to step it is mostly the same.
         self._drafting_rows = np.full(most, -2, dtype=np.int64)
         self.unread = Unread(most)
+        self.blocks = DraftBlocks(vllm_config.cache_config.block_size)
         self.weight_bytes = 0
         self.stale_tokens = 0
         self.read_tokens = 0
@@ -216,6 +218,7 @@ class GraphedSpeculator(StandaloneARSpeculator):
             self._timer.caught_up()
         if plan.drafting.any():
             self._draft(input_batch, plan.drafting, gamma)
+            self._mark(input_batch, plan.drafting)
         else:
             # What lies here may be no token at all, and vLLM looks its embedding up.
             drafts.zero_()
@@ -276,6 +279,14 @@ class GraphedSpeculator(StandaloneARSpeculator):
         for _ in range(gamma - 1):
             self._run_batch(following, self._run_next, self._next, rows, 1)
         self.unread.draft(slots[drafting])
+
+    def _mark(self, batch: InputBatch, drafting: Flags) -> None:
+        """Whoever drafts has read its prompt; the device will have when a later step reads it."""
+        if self.blocks.awaits_any:
+            for row in np.flatnonzero(drafting).tolist():
+                request = batch.req_ids[row]
+                if self.blocks.awaits(request):
+                    self.blocks.mark(request, int(batch.prefill_len_np[row]))
 
     def _upload(self, values: np.ndarray[Any, Any], out: torch.Tensor) -> None:
         async_tensor_h2d(values, out=out[: len(values)])

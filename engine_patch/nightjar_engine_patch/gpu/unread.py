@@ -27,9 +27,9 @@ class Unread:
         self._unread = np.zeros(slots, dtype=np.int32)
         self._drafted = np.zeros(slots, dtype=np.bool_)
 
-    def start(self, slot: int, computed: int) -> None:
-        """A request gets the slot; what is computed already came from the prefix cache, unread."""
-        self._unread[slot] = computed
+    def start(self, slot: int, unread: int) -> None:
+        """A request gets the slot; so many of its tokens are computed, from the prefix cache, and unread."""
+        self._unread[slot] = unread
         self._drafted[slot] = False
 
     def step(self, slots: Indices, scheduled: Ints, computed: Ints) -> Ints:

@@ -113,3 +113,15 @@ def test_prompts_in_chunks_alone_take_no_visit_of_the_plan(crowded):
     assert chunks >= 2
     assert [report.gamma_drafted for report in reports[:chunks]] == [0] * chunks
     assert [report.gamma_drafted for report in reports[chunks:]] == [4, 4] + [1] * (len(reports) - chunks - 2)
+
+
+@pytest.mark.parametrize(("gamma", "blocks"), [(0, 2), (5, 3)])
+def test_blocks_are_held_for_drafts_only_where_the_plan_may_ask_for_some(crowded, gamma, blocks):
+    """The request's 64 tokens fill two blocks of 32."""
+    prompt = random_prompt(crowded.pair, 0, 50, 90 + gamma)
+    with crowded.watched() as reports:
+        crowded.plan(hold=gamma)
+        crowded.token_ids(prompt, 14)
+    used = [report.total_blocks - report.free_blocks for report in reports]
+    # When the request has ended nothing is used but vLLM's own block.
+    assert max(used) - used[-1] == blocks

@@ -11,6 +11,8 @@ pytestmark = [pytest.mark.engine, pytest.mark.timeout(1800)]
 PROMPT, TOKENS = 150, 340
 CATCH_UP_TOKENS = 64
 ON, OFF = 25, 100
+BLOCK = 32
+PROMPT_BLOCKS = (PROMPT - 1) // BLOCK
 
 
 @pytest.fixture(scope="module", params=[0, 1], ids=["a draft that is always right", "a draft that is often right"])
@@ -74,3 +76,23 @@ def proposes_rightly(pair, text, position, missing):
     looked_at = [position - 1 - offset for offset in pair.shape.offsets]
     half = int(sum(int(pair.graph.classes[text[place]]) for place in looked_at if place not in missing) > 0)
     return int(pair.graph.draft[half, text[position - 1]]) == text[position]
+
+
+@pytest.mark.parametrize(("gamma", "cached"), [(2, "read"), (0, "unread")])
+def test_of_a_cached_prompt_the_draft_reads_what_it_has_not_read(crowded, pair, gamma, cached):
+    """Whole blocks of the prompt, the last token aside, come from the cache; the target reads the rest."""
+    prompt = random_prompt(pair, 0, PROMPT, 70 + gamma)
+    expected = expected_continuation(pair, prompt, 20)
+    crowded.plan(hold=gamma)
+    crowded.check(prompt, expected)
+    with crowded.watched() as reports:
+        crowded.plan(hold=2)
+        crowded.check(prompt, expected)
+    (joined,) = (report for report in reports if report.prefill_tokens)
+    assert joined.prefill_tokens + joined.decode_batch == PROMPT - PROMPT_BLOCKS * BLOCK
+    behind = PROMPT - PROMPT_BLOCKS * BLOCK if cached == "read" else PROMPT
+    # While it catches up the target goes on.
+    behind += math.ceil(behind / CATCH_UP_TOKENS) - 1
+    assert sum(report.catch_up_tokens for report in reports) == behind
+    for report in reports:
+        assert list(report.accepted_by_position) == list(report.verified_by_position)
