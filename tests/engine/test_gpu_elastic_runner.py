@@ -55,7 +55,7 @@ def runner(monkeypatch, events):
     monkeypatch.setattr(GPUModelRunner, "sample_tokens", lambda *_: "on its way")
     monkeypatch.setattr(GPUModelRunner, "shutdown", lambda _: events.append("vLLM's shutdown"))
     runner = object.__new__(NightjarGPUModelRunner)
-    runner._memory = MemoryDouble(events)
+    runner.memory = MemoryDouble(events)
     runner._elastic_ns = 0
     runner._timer = SimpleNamespace(begin=lambda: events.append("timer"), end=lambda: "step")
     runner.speculator = SimpleNamespace(
@@ -90,7 +90,7 @@ def test_the_step_that_ends_the_change_tells_so_whichever_it_is(runner):
     first = runner.sample_tokens(None)._measure
     assert first.obeyed is None
     assert first.elastic_ns > 0
-    runner._memory.found = DONE
+    runner.memory.found = DONE
     runner.execute_model(scheduled(5))
     second = runner.sample_tokens(None)._measure
     assert (second.obeyed, second.elastic_ns) == (DONE, 0)
@@ -100,7 +100,7 @@ def test_the_step_that_ends_the_change_tells_so_whichever_it_is(runner):
 
 def test_a_step_without_tokens_tells_too_and_is_not_timed(runner, events):
     assert runner.execute_model(scheduled(0, ExpandDirective())) is EMPTY_MODEL_RUNNER_OUTPUT
-    runner._memory.found = DONE
+    runner.memory.found = DONE
     told = runner.execute_model(scheduled(0))
     assert told.measure.obeyed == DONE
     assert not hasattr(EMPTY_MODEL_RUNNER_OUTPUT, "measure")
@@ -132,6 +132,6 @@ def test_memory_is_given_back_after_everything_that_uses_it(runner, events):
 
 
 def test_a_directive_for_an_engine_without_elastic_memory_is_an_error(runner):
-    runner._memory = None
+    runner.memory = None
     with pytest.raises(RuntimeError, match="without elastic memory"):
         runner.execute_model(scheduled(0, ExpandDirective()))

@@ -16,6 +16,7 @@ from nightjar_engine_patch.elastic.directive import Directive, ExpandDirective, 
 from nightjar_engine_patch.gpu.draft_weights import DraftWeights
 from nightjar_kernels.block_table_remap import remap_block_tables
 from nightjar_kernels.moves import BlockMoves, block_moves
+from nightjar_kernels.physical_pool import Granules
 
 
 class Helper(Protocol):
@@ -50,6 +51,11 @@ class ElasticMemory:
         for moves in ([(1, 2)], [(1, 2), (3, 4)]):
             self._rearrange(moves)
 
+    @property
+    def pool(self) -> Granules:
+        """Whose books say where all memory is."""
+        return self._cache.pool
+
     def obey(self, directive: Directive) -> None:
         """Call it before anything of the directive's step is launched."""
         if isinstance(directive, ExpandDirective):
@@ -65,7 +71,7 @@ class ElasticMemory:
     def close(self) -> None:
         """Give all memory back; nothing may use it any more."""
         self._helper.close()
-        self._cache.pool.close()
+        self.pool.close()
 
     def _rearrange(self, pairs: Sequence[Move]) -> None:
         moves = block_moves(pairs, num_blocks=self._cache.most, device=self._device)

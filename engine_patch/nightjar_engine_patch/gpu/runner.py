@@ -28,7 +28,7 @@ class NightjarGPUModelRunner(GPUModelRunner):
     """
 
     # Of an engine with elastic memory, once its KV cache is there.
-    _memory: ElasticMemory | None = None
+    memory: ElasticMemory | None = None
 
     def __init__(self, vllm_config: Any, device: torch.device) -> None:
         super().__init__(vllm_config, device)
@@ -46,7 +46,7 @@ class NightjarGPUModelRunner(GPUModelRunner):
         start = ElasticStart(self.speculator)
         with allocating_by(start.allocate):
             super().initialize_kv_cache(kv_cache_config, is_profiling, *args, **kwargs)
-        self._memory = start.finish(self.block_tables)
+        self.memory = start.finish(self.block_tables)
 
     def add_requests(self, scheduler_output: Any) -> None:
         super().add_requests(scheduler_output)
@@ -92,19 +92,19 @@ class NightjarGPUModelRunner(GPUModelRunner):
 
     def shutdown(self) -> None:
         super().shutdown()
-        if self._memory is not None:
-            self._memory.close()
-            self._memory = None
+        if self.memory is not None:
+            self.memory.close()
+            self.memory = None
 
     def _obey(self, directive: Directive) -> None:
-        if self._memory is None:
+        if self.memory is None:
             raise RuntimeError("a directive for an engine without elastic memory")
         started = monotonic_ns()
-        self._memory.obey(directive)
+        self.memory.obey(directive)
         if isinstance(directive, ExpandDirective):
             self.speculator.unread.forget_all()
         self._elastic_ns += monotonic_ns() - started
 
     def _take_obeyed(self) -> Obeyed | None:
         """The end of a directive, once."""
-        return None if self._memory is None else self._memory.take()
+        return None if self.memory is None else self.memory.take()
