@@ -31,16 +31,17 @@ class Reloads:
         from nightjar_engine_patch.gpu.draft_weights import DraftWeights
 
         self.seen: list[tuple[Any, Any]] = []
-        original = DraftWeights.restore
+        marked: Any = DraftWeights
+        original = marked.restore
 
-        def restore(weights: DraftWeights) -> None:
+        def restore(weights: Any) -> None:
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             start.record()
             original(weights)
             end.record()
             self.seen.append((start, end))
 
-        DraftWeights.restore = restore  # type: ignore[method-assign]
+        marked.restore = restore
 
 
 class ElasticUnderTest(EngineUnderTest):
@@ -190,8 +191,11 @@ class ElasticUnderTest(EngineUnderTest):
             self._answers(prompts, 4)
 
     def _open_loop(self, prompts: list[list[int]], tokens: int, arrivals: list[float]) -> dict[str, Any]:
-        engine, first, ends = self.llm.llm_engine, {}, {}
-        started, due, given, sampling = time.monotonic(), {}, 0, _sampling(tokens)
+        engine, sampling = self.llm.llm_engine, _sampling(tokens)
+        due: dict[str, float] = {}
+        first: dict[str, float] = {}
+        ends: dict[str, float] = {}
+        given, started = 0, time.monotonic()
         while given < len(prompts) or engine.has_unfinished_requests():
             now = time.monotonic() - started
             while given < len(prompts) and arrivals[given] <= now:

@@ -35,11 +35,13 @@ class Control:
 
     def expand(self) -> engine_pb2.ElasticProgress:
         """How it ended; grpc.RpcError when it is refused."""
-        return list(self._stub.Expand(engine_pb2.ExpandRequest(), timeout=60))[-1]
+        progress: list[engine_pb2.ElasticProgress] = list(self._stub.Expand(engine_pb2.ExpandRequest(), timeout=60))
+        return progress[-1]
 
     def squeeze(self) -> engine_pb2.ElasticProgress:
         """Likewise."""
-        return list(self._stub.Squeeze(engine_pb2.SqueezeRequest(), timeout=60))[-1]
+        progress: list[engine_pb2.ElasticProgress] = list(self._stub.Squeeze(engine_pb2.SqueezeRequest(), timeout=60))
+        return progress[-1]
 
     def take(self) -> list[list[int]]:
         """A row of `watcher.STEP_FIELDS` for each step since the last call."""
