@@ -17,7 +17,7 @@ def made():
     from nightjar_engine_patch.gpu.draft_weights import DraftWeights
     from nightjar_engine_patch.gpu.elastic_memory import ElasticMemory
 
-    linear = torch.nn.Linear(2048, 2048, device="cuda", dtype=torch.bfloat16)
+    linear = torch.nn.Linear(2048, 2048, device="cuda", dtype=torch.bfloat16).requires_grad_(requires_grad=False)
     weights = DraftWeights(linear.parameters())
     weights.leave(free_host_bytes=1 << 34, pinned=True)
     cache = ElasticCache(CudaMemory(0), PAGES, BLOCKS, weights=weights.nbytes, least_granule=2 << 20)
