@@ -23,8 +23,10 @@ def engine_info(vllm_config: Any, kv_cache_config: Any, settings: EngineSettings
         runner=runner.name,
         target_model=vllm_config.model_config.model,
         draft_model=speculative.draft_model_config.model,
-        draft_weights_stay=True,
-        elastic_unsupported_reason="" if runner is CPU_V1 else f"memory cannot change hands with {runner.name} yet",
+        draft_weights_stay=runner is CPU_V1,
+        elastic_unsupported_reason=(
+            "" if runner is CPU_V1 or settings.elastic else f"memory cannot change hands with {runner.name} yet"
+        ),
         gamma_max=speculative.num_speculative_tokens,
         fallback_gamma=settings.fallback_gamma,
         max_batch=vllm_config.scheduler_config.max_num_seqs,

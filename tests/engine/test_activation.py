@@ -246,7 +246,8 @@ print(*sorted(loaded - set(sys.stdlib_module_names)))
 def test_every_replacement_says_what_why_how_and_until_when():
     """Text is compared, so that vLLM need not be imported."""
     package = Path(nightjar_engine_patch.__file__).parent
-    names = ("cpu/worker.py", "cpu/sampling.py", "cpu/waiting.py", "cpu/elastic_allocation.py", "elastic/wake.py")
+    names = ("cpu/worker.py", "cpu/sampling.py", "cpu/waiting.py", "cpu/elastic_allocation.py")
+    names += ("gpu/elastic_allocation.py", "elastic/wake.py")
     for text in (getdoc(activation), *((package / name).read_text(encoding="utf-8") for name in names)):
         missing = [part for part in ("What:", "Why:", "How:", "Upstream:", "Goes away when") if part not in text]
         assert missing == []

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from nightjar_engine_patch.errors import IntegrityError, PoolBusyError
+from nightjar_engine_patch.gpu.elastic_memory import lookup_after
+from nightjar_kernels.block_table_remap import remap_block_tables
 from nightjar_kernels.kv_migrate import migrate_blocks
 from nightjar_kernels.moves import block_moves
 
@@ -278,3 +280,21 @@ def test_the_integrity_check_finds_what_is_wrong(crowded, breakage):
             pool.metrics_collector.block_metrics[MANY] = None
     with pytest.raises(IntegrityError):
         check_integrity(crowded.manager)
+
+
+def test_tables_that_only_a_gpu_knows_name_the_schedulers_blocks_after_a_squeeze():
+    """There no list of ids is kept on the host: the tables themselves are rewritten, stale ends of rows included."""
+    engine = Engine(caching=False)
+    engine.blocks.grow(MANY)
+    requests = [engine.add([token] * 12) for token in (1, 2, 3)]
+    assert all(engine.admit(request) for request in requests)
+    table = torch.full((3, 6), MANY - 1, dtype=torch.int32)
+    for row, request in enumerate(requests):
+        table[row, :3] = torch.tensor(engine.ids(request), dtype=torch.int32)
+    assert int(table[:, :3].max()) >= FEW
+    moves = engine.squeeze()
+    lookup = lookup_after(block_moves(moves, num_blocks=MANY, device="cpu"), FEW)
+    remap_block_tables(table, torch.full((3,), 6, dtype=torch.int32), lookup)
+    for row, request in enumerate(requests):
+        assert table[row, :3].tolist() == engine.ids(request)
+    assert int(table.max()) < FEW

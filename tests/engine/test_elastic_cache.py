@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightjar_engine_patch.cpu.elastic_cache import ElasticCache, Pages, granule_bytes, most_blocks
+from nightjar_engine_patch.elastic.cache import ElasticCache, Pages, granule_bytes, most_blocks
 from nightjar_engine_patch.errors import RefusalError
 from nightjar_kernels.moves import block_moves
 from nightjar_kernels.physical_pool.cpu import CpuMemory
@@ -35,7 +35,8 @@ def block(cache, layer, index):
 
 
 def squeeze(cache, *moves):
-    return cache.squeeze(block_moves(moves, num_blocks=cache.most, device="cpu"))
+    cache.migrate(block_moves(moves, num_blocks=cache.most, device="cpu"))
+    return cache.squeeze()
 
 
 sizes = st.integers(1, 9).map(lambda kilobytes: kilobytes << 10)
@@ -123,5 +124,5 @@ def test_many_cycles_lose_no_granule_and_take_no_memory(cache):
 
 def test_a_draft_too_small_for_one_block_is_refused():
     pages = Pages(target={"t": 1 << 20}, draft={"d": 1 << 12})
-    with pytest.raises(RefusalError, match=r"nightjar\.elastic: a draft whose KV makes room for one block or more"):
+    with pytest.raises(RefusalError, match=r"nightjar\.elastic: a draft whose memory makes room for one block or more"):
         ElasticCache(CpuMemory(), pages, 8)

@@ -33,6 +33,16 @@ class Control:
         self._stub.ApplyPlan(engine_pb2.ApplyPlanRequest(plan=plan), timeout=10)
         return int(plan.version)
 
+    def expand(self) -> engine_pb2.ElasticProgress:
+        """How it ended; grpc.RpcError when it is refused."""
+        progress: list[engine_pb2.ElasticProgress] = list(self._stub.Expand(engine_pb2.ExpandRequest(), timeout=60))
+        return progress[-1]
+
+    def squeeze(self) -> engine_pb2.ElasticProgress:
+        """Likewise."""
+        progress: list[engine_pb2.ElasticProgress] = list(self._stub.Squeeze(engine_pb2.SqueezeRequest(), timeout=60))
+        return progress[-1]
+
     def take(self) -> list[list[int]]:
         """A row of `watcher.STEP_FIELDS` for each step since the last call."""
         print(file=self._watcher.stdin, flush=True)

@@ -22,14 +22,14 @@ class Steps:
     def __init__(self) -> None:
         from vllm.v1.worker.gpu.model_runner import GPUModelRunner
 
-        self.seen: list[tuple[int, int, Any]] = []
+        self.seen: list[tuple[int, int, Any, float]] = []
         original = GPUModelRunner.execute_model
 
         def execute_model(runner: Any, scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
             event = torch.cuda.Event(enable_timing=True)
             event.record()
             tokens = scheduler_output.total_num_scheduled_tokens
-            self.seen.append((len(scheduler_output.num_scheduled_tokens), tokens, event))
+            self.seen.append((len(scheduler_output.num_scheduled_tokens), tokens, event, time.monotonic()))
             return original(runner, scheduler_output, *args, **kwargs)
 
         GPUModelRunner.execute_model = execute_model
@@ -48,14 +48,14 @@ class EngineUnderTest:
     """vLLM, stock or with the plugin, in this process."""
 
     def __init__(self, arguments: dict[str, Any]) -> None:
-        self._steps = Steps()
+        self.steps = Steps()
         from vllm import LLM
 
         started = time.monotonic()
-        self._llm = LLM(**arguments)
+        self.llm = LLM(**arguments)
         self.start_seconds = time.monotonic() - started
         nightjar = (arguments.get("additional_config") or {}).get("nightjar")
-        self._control = Control(nightjar["socket"]) if nightjar else None
+        self.control = Control(nightjar["socket"]) if nightjar else None
 
     def run(self, command: dict[str, Any]) -> dict[str, Any]:
         """Serve `prompts` at once, `tokens` each, under a plan of `segments` that holds `gamma` after them.
@@ -66,33 +66,33 @@ class EngineUnderTest:
         from vllm import SamplingParams
 
         prompts, tokens, gamma = command["prompts"], command["tokens"], command.get("gamma", 0)
-        if self._control is not None:
-            self._control.take()
-            self._control.plan(command.get("segments", []), gamma)
+        if self.control is not None:
+            self.control.take()
+            self.control.plan(command.get("segments", []), gamma)
         sampling = SamplingParams(max_tokens=tokens, temperature=0, ignore_eos=True, detokenize=False)
-        self._steps.seen.clear()
+        self.steps.seen.clear()
         started = time.monotonic()
         given = [{"prompt_token_ids": prompt} for prompt in prompts]
-        outputs = self._llm.generate(given, sampling, use_tqdm=False)
+        outputs = self.llm.generate(given, sampling, use_tqdm=False)
         seconds = time.monotonic() - started
-        found: dict[str, Any] = {"seconds": seconds, "tokens": tokens * len(prompts), "steps": len(self._steps.seen)}
-        if steady := self._steps.steady_ms(len(prompts), len(prompts) * (command.get("verify", gamma) + 1)):
+        found: dict[str, Any] = {"seconds": seconds, "tokens": tokens * len(prompts), "steps": len(self.steps.seen)}
+        if steady := self.steps.steady_ms(len(prompts), len(prompts) * (command.get("verify", gamma) + 1)):
             found["steady_ms"] = spread(steady)
         if command.get("answers"):
             found["answers"] = [list(output.outputs[0].token_ids) for output in outputs]
-        if self._control is not None:
-            rows = self._control.take()
+        if self.control is not None:
+            rows = self.control.take()
             found |= {"preempted": self._preempted(), "rows": rows if command.get("rows") else []}
             found |= steady_parts(rows, len(prompts), gamma)
         return found
 
     def close(self) -> None:
-        if self._control is not None:
-            self._control.close()
+        if self.control is not None:
+            self.control.close()
 
     def _preempted(self) -> int:
         """Since the engine started."""
-        metrics = self._llm.get_metrics()
+        metrics = self.llm.get_metrics()
         return sum(int(metric.value) for metric in metrics if metric.name == "vllm:num_preemptions")
 
 
@@ -116,7 +116,7 @@ def steady_parts(rows: list[list[int]], batch: int, gamma: int) -> dict[str, Any
     }
 
 
-def main() -> None:
+def main(make: type[EngineUnderTest] = EngineUnderTest) -> None:
     """Answer every command until there are no more."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--arguments", type=json.loads, required=True, help="vLLM's engine arguments, as JSON")
@@ -126,7 +126,7 @@ def main() -> None:
     # The engine's core in this process: its steps are marked.
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     with options.answers.open("w") as answers:
-        engine = EngineUnderTest(options.arguments)
+        engine = make(options.arguments)
         print(json.dumps({"start_seconds": engine.start_seconds}), file=answers, flush=True)
         for line in sys.stdin:
             print(json.dumps(engine.run(json.loads(line))), file=answers, flush=True)

@@ -16,8 +16,8 @@ import torch
 import vllm.v1.worker.gpu_model_runner as stock
 from vllm.v1.kv_cache_interface import KVCacheSpec, KVCacheTensor, create_kv_cache_views
 
-from nightjar_engine_patch.cpu.elastic_cache import ElasticCache
-from nightjar_engine_patch.cpu.elastic_layers import layer_specs
+from nightjar_engine_patch.elastic.cache import ElasticCache
+from nightjar_engine_patch.elastic.layers import layer_specs
 
 
 @contextmanager

@@ -12,10 +12,10 @@ from vllm.v1.worker.cpu_model_runner import CPUModelRunner
 from nightjar_engine_patch import settings
 from nightjar_engine_patch.cpu.draft import DraftPass
 from nightjar_engine_patch.cpu.elastic_allocation import allocating_in
-from nightjar_engine_patch.cpu.elastic_cache import ElasticCache
 from nightjar_engine_patch.cpu.elastic_layers import make_cache
 from nightjar_engine_patch.cpu.elastic_remap import remap
 from nightjar_engine_patch.draft_blocks import DraftBlocks
+from nightjar_engine_patch.elastic.cache import ElasticCache
 from nightjar_engine_patch.elastic.directed_output import DirectedOutput
 from nightjar_engine_patch.elastic.directive import Directive, ExpandDirective, Obeyed
 from nightjar_engine_patch.freshness import DraftFreshness, Feed, Indices, Ints, Staleness, append_sampled, plan_feeds
@@ -111,8 +111,9 @@ class NightjarCPUModelRunner(CPUModelRunner):
             self._staleness.forget()
         else:
             moves = block_moves(directive.moves, num_blocks=self._cache.most, device=self.device)
-            self._obeyed = self._cache.squeeze(moves)
+            self._cache.migrate(moves)
             remap(self, moves)
+            self._obeyed = self._cache.squeeze()
         self._elastic_ns = monotonic_ns() - started
 
     def _calc_spec_decode_metadata(self, num_draft_tokens: Ints, cu_num_scheduled_tokens: Ints) -> Any:

@@ -19,6 +19,9 @@ Indices = npt.NDArray[np.intp]
 FIRST_PASS_TOKENS = 2
 FRESH = FIRST_PASS_TOKENS - 1
 
+# More than any context has, and far from where a number of this width ends.
+_EVERYTHING = 1 << 30
+
 
 class Unread:
     """By slot of a request: computed tokens that the draft has not read, at most."""
@@ -45,6 +48,11 @@ class Unread:
 
     def read(self, slots: Indices, tokens: Ints) -> None:
         self._unread[slots] -= tokens
+
+    def forget_all(self) -> None:
+        """What the draft has read is lost, and with it what it drafted from."""
+        self._unread[:] = _EVERYTHING
+        self._drafted[:] = False
 
     def draft(self, slots: Indices) -> None:
         """These requests' drafts will be verified by the next step that they are part of."""

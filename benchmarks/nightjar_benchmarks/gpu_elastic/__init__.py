@@ -1,0 +1,1 @@
+"""Elastic memory of a GPU engine, measured: the topic `elastic`."""
