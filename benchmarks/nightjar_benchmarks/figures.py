@@ -18,6 +18,8 @@ def figures(
     root: Annotated[Path, typer.Option(help="The repository; the current folder if unset.")] = Path(),
 ) -> None:
     """Print every recorded figure beside its goal."""
+    if not (root / RESULTS).is_dir():
+        raise typer.BadParameter(f"--root: a folder with {RESULTS} is required, found {root.resolve()}")
     console = Console(highlight=False)
     for topic in topics(root):
         try:

@@ -1,5 +1,6 @@
 """Where the Kubernetes API is and who we are, for our own client and for Kopf's."""
 
+import os
 from pathlib import Path
 
 import kopf
@@ -18,6 +19,7 @@ async def configuration(kubeconfig: Path | None) -> Configuration:
     try:
         if kubeconfig is not None or not _in_cluster(made):
             file = kubeconfig or config.KUBE_CONFIG_DEFAULT_LOCATION
+            _require_one(str(file))
             await config.load_kube_config(config_file=str(file), client_configuration=made)
     except (config.ConfigException, OSError) as error:
         raise ConfigurationError(
@@ -25,6 +27,12 @@ async def configuration(kubeconfig: Path | None) -> Configuration:
             f" run in a pod with a service account, or name a kubeconfig"
         ) from error
     return made
+
+
+def _require_one(files: str) -> None:
+    """The library takes a file that is not there for an empty one."""
+    if not any(Path(file).expanduser().is_file() for file in files.split(os.pathsep)):
+        raise FileNotFoundError(f"no file {files}")
 
 
 def _in_cluster(made: Configuration) -> bool:

@@ -90,4 +90,10 @@ class EngineClient:
         try:
             yield
         except grpc.aio.AioRpcError as error:
-            raise EngineAway(f"{call} on {self._socket}: {error.code().name}: {error.details()}") from error
+            raise EngineAway(f"{call} on {self._socket}: {error.code().name}: {_said(error)}") from error
+
+
+def _said(error: grpc.aio.AioRpcError) -> str:
+    """Of a failure to connect the end alone: gRPC puts the address before it, twice."""
+    details = error.details() or ""
+    return details.rpartition(" error: ")[2] if error.code() is grpc.StatusCode.UNAVAILABLE else details

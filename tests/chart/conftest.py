@@ -44,9 +44,12 @@ class Tool:
 
 
 def found(name):
-    """The path of a program: beside the repository with a whole Kubernetes, whose version it fits, or on the PATH."""
-    path = None
-    if ENVTEST.exists():
+    """The path of a program: beside the repository with a whole Kubernetes, whose version it fits, or on the PATH.
+
+    Another Helm is named by the variable HELM (`make helm3`).
+    """
+    path = os.environ.get("HELM") if name == "helm" else None
+    if path is None and ENVTEST.exists():
         subprocess.run([sys.executable, ENVTEST, "bin", "--dir", UNPACKED], check=True, capture_output=True)
         path = shutil.which(name, path=str(UNPACKED / "bin"))
     path = path or shutil.which(name)

@@ -119,10 +119,10 @@ def test_helm_test_passes_when_its_pod_succeeds(helm, kubectl, ours, get, instal
     until(lambda: get("pod", *pod) is None, "the pod to go")
 
 
-def test_the_next_command_of_the_notes_makes_a_service(offline, kubectl, get, installed, namespace):
+def test_the_next_command_of_the_notes_makes_a_service(helm, kubectl, get, installed, namespace):
     installed({"namespaces": [namespace]})
     arguments = ("--namespace", namespace, "--set", f"namespaces={{{namespace}}}", "--dry-run=client")
-    notes = offline("install", "nightjar", CHART, *arguments).partition("NOTES:")[2]
+    notes = helm("install", "nightjar", CHART, *arguments).partition("NOTES:")[2]
     assert f"kubectl apply -n {namespace} -f - <<EOF" in notes
     assert "--set images.registry" in notes
     text = notes.partition("<<EOF\n")[2].partition("  EOF")[0]

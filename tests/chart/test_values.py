@@ -62,7 +62,7 @@ def test_every_paragraph_of_the_values_says_what_it_is_about():
 
 
 WRONG = [
-    ({"replica": 3}, "additional properties 'replica' not allowed"),
+    ({"replica": 3}, "replica"),
     ({"replicas": 0}, "/replicas"),
     ({"replicas": "two"}, "/replicas"),
     ({"namespaces": "team-a"}, "/namespaces"),
@@ -89,7 +89,8 @@ WRONG = [
 def test_a_wrong_value_is_refused_with_its_place(render, values, place):
     with pytest.raises(RuntimeError, match="values don't meet the specifications") as refusal:
         render(values)
-    assert place in str(refusal.value)
+    # As Helm 4 writes it, or as Helm 3 does.
+    assert any(written in str(refusal.value) for written in (place, place.removeprefix("/").replace("/", ".")))
 
 
 def test_the_chart_can_be_a_part_of_another(render, tmp_path):

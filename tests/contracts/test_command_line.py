@@ -57,6 +57,27 @@ def test_a_document_that_is_wrong_ends_with_one_line_and_exit_code_1(run, tmp_pa
     assert "Traceback" not in found.output
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("pair", "{}/file/x"), "a folder that can be written is required, found"),
+        (
+            ("pair", "{}", "--agreement", "a,b"),
+            "--agreement: shares from 0 to 1 with commas between are required, found 'a,b'",
+        ),
+        (("pair", "{}", "--shape", "big"), "--shape: one of tiny, demo is required, found 'big'"),
+        (("compare", "--suite", "none"), "--suite: one of paper, ablation is required, found 'none'"),
+        (("figures", "--root", "{}"), "--root: a folder with benchmarks/results is required, found"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_option(run, tmp_path, arguments, said):
+    (tmp_path / "file").touch()
+    found = run(*(argument.format(tmp_path) for argument in arguments))
+    assert found.exit_code == 2
+    assert said in found.output
+    assert "Traceback" not in found.output
+
+
 def test_a_command_whose_libraries_are_missing_says_what_to_install(monkeypatch, tmp_path):
     (tmp_path / "nightjar_bare.py").write_text("import no_such_library\n\ndef bare(): ...\n")
     monkeypatch.syspath_prepend(tmp_path)

@@ -4,8 +4,10 @@ import io
 import json
 import os
 import re
+import secrets
 import subprocess
 import sys
+import time
 from importlib.metadata import requires
 from pathlib import Path
 
@@ -18,10 +20,12 @@ from rich.console import Console
 from nightjar_api.containers import SecuritySpec
 from nightjar_api.errors import ConfigurationError
 from nightjar_benchmarks.images import build, inventory
-from nightjar_benchmarks.images.__main__ import table
+from nightjar_benchmarks.images.__main__ import comparison, table
+from nightjar_benchmarks.images.dates import VARIABLE, commit_date
 from nightjar_benchmarks.images.inventory import Entry, entry
-from nightjar_benchmarks.images.parts import PARTS, reference
-from nightjar_benchmarks.programs import require_programs
+from nightjar_benchmarks.images.parts import PARTS, pinned, reference
+from nightjar_benchmarks.programs import require_programs, run
+from nightjar_benchmarks.records import git
 
 ROOT = Path(__file__).parents[2]
 VLLM = Path(build.__file__).parent / "bases" / "vllm.sh"
@@ -61,6 +65,105 @@ def test_the_engines_default_base_is_the_accepted_vllm():
     (engine,) = [part for part in PARTS if part.name == "engine"]
     (version,) = re.findall(r"^ARG BASE=\S+:v(\S+)$", dockerfile(engine), re.MULTILINE)
     assert version in accepted
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    """Two commits: of `first` in 2001, of `second` ten seconds later."""
+    monkeypatch.delenv(VARIABLE, raising=False)
+    git(tmp_path, "init", "--quiet")
+    for name, date in (("first", 1_000_000_000), ("second", 1_000_000_010)):
+        (tmp_path / name).touch()
+        git(tmp_path, "add", name)
+        monkeypatch.setenv("GIT_COMMITTER_DATE", f"{date} +0000")
+        someone = ("-c", "user.name=Someone", "-c", "user.email=someone@example.org")
+        git(tmp_path, *someone, "commit", "--quiet", "-m", name)
+    return tmp_path
+
+
+def test_an_image_bears_the_date_of_the_commit_that_changed_what_it_is_made_of(repository):
+    assert commit_date(repository) == "1000000010"
+    assert commit_date(repository, repository / "first") == "1000000000"
+    assert commit_date(repository, repository / "first", repository / "second") == "1000000010"
+
+
+def test_another_date_can_be_named_as_everywhere(repository, monkeypatch):
+    monkeypatch.setenv(VARIABLE, "1700000000")
+    assert commit_date(repository) == "1700000000"
+    monkeypatch.setenv(VARIABLE, "yesterday")
+    with pytest.raises(ConfigurationError, match=r"SOURCE_DATE_EPOCH requires seconds since 1970.*'yesterday'"):
+        commit_date(repository)
+
+
+def test_without_a_commit_no_date_is_made_up(repository, tmp_path_factory):
+    with pytest.raises(ConfigurationError, match=r"/third is required, found none; commit it or set SOURCE_DATE_EPOCH"):
+        commit_date(repository, repository / "third")
+    with pytest.raises(ConfigurationError, match="the date of a commit of"):
+        commit_date(tmp_path_factory.mktemp("no-clone"))
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.name)
+def test_what_python_compiles_in_an_image_holds_no_times(part):
+    before_run = dockerfile(part).partition("RUN ")[0]
+    assert "\nARG SOURCE_DATE_EPOCH\n" in before_run
+
+
+def test_a_base_is_named_by_its_digest():
+    assert pinned("localhost:5000/nightjar-debian:0123", "sha256:ab") == "localhost:5000/nightjar-debian@sha256:ab"
+
+
+DATE = "1700000000"
+
+
+@pytest.fixture
+def built(tmp_path):
+    """Builds an image of this text on a base, with the command that builds ours; gives its reference and digest."""
+    try:
+        require_programs({"buildah": "buildah"})
+    except ConfigurationError as error:
+        pytest.skip(str(error))
+    if os.geteuid():
+        pytest.skip("root is required to build images, found another user")
+    made = []
+
+    def make(base, text):
+        context = tmp_path / secrets.token_hex(4)
+        context.mkdir()
+        (context / "text").write_text(text)
+        (context / "Dockerfile").write_text("ARG BASE\nFROM ${BASE}\nARG SOURCE_DATE_EPOCH\nCOPY text /text\n")
+        image = f"localhost/nightjar-test:{secrets.token_hex(6)}"
+        build.bud(image, context / "Dockerfile", context, DATE, BASE=base)
+        made.append(image)
+        return image, build.identity(image)
+
+    yield make
+    for image in reversed(made):
+        run("buildah", "rmi", image)
+
+
+def test_two_builds_of_one_tree_have_one_digest_and_another_tree_has_another(built):
+    base, one = built("scratch", "a")
+    # A second later: no time of the machine's is in it.
+    time.sleep(1)
+    assert built("scratch", "a")[1] == one
+    assert built("scratch", "b")[1] != one
+    on_it = [built(build.pinned_to_content(base), "c")[1] for _ in range(2)]
+    assert on_it[0] == on_it[1]
+
+
+def test_a_base_of_another_digest_is_not_taken(built):
+    base, _ = built("scratch", "a")
+    with pytest.raises(RuntimeError, match="sha256:0000"):
+        built(pinned(base, f"sha256:{'0' * 64}"), "b")
+
+
+def test_what_differs_between_two_builds_is_told():
+    console = Console(width=80, record=True, file=io.StringIO())
+    same, other = f"sha256:{'ab' * 32}", f"sha256:{'cd' * 32}"
+    console.print(comparison([(reference("sidecar", [b""]), same, same), (reference("engine", [b""]), same, other)]))
+    lines = [line.split() for line in console.export_text().splitlines()]
+    assert lines[1][1:] == ["abababababab", "the", "same"]
+    assert lines[2][1:] == ["abababababab", "cdcdcdcdcdcd"]
 
 
 def test_missing_programs_are_named_with_their_packages():

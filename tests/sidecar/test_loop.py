@@ -120,6 +120,12 @@ async def test_without_an_engine_the_sidecar_is_alive_but_not_ready_and_says_why
         assert (await running.get("/healthz")).status_code == 200
 
 
+async def test_an_engine_that_is_not_there_is_told_in_few_words(paths):
+    async with sidecar(paths) as running:
+        status = await running.until(lambda s: s["engine"]["error"])
+        assert status["engine"]["error"] == f"GetInfo on {paths[1]}: UNAVAILABLE: No such file or directory"
+
+
 async def test_a_bug_in_planning_ends_neither_the_process_nor_planning(
     paths, serving, engine_double, monkeypatch, caplog
 ):

@@ -248,6 +248,24 @@ async def test_it_fits_a_phone_and_follows_the_dark(seen, paths, serving, engine
         assert (int(red) < 64) == (scheme == "dark")
 
 
+async def test_a_phone_shows_lengths_up_to_five_without_scrolling(seen, paths, serving, engine_double):
+    async with serving(engine_double(gamma_max=5, **SIZES), paths[1]) as engine, sidecar(paths) as url:
+        await seen.open(url, width=390)
+        await play(engine, 30, batch=4)
+        await seen.until("#arms", "γ = 5")
+        assert await seen.run(
+            "[...document.querySelectorAll('.scroll')].every((box) => box.scrollWidth <= box.clientWidth)"
+        )
+
+
+async def test_without_an_engine_what_happened_takes_the_whole_width(seen, paths):
+    async with sidecar(paths) as url:
+        await seen.open(url, width=1280)
+        await seen.until("#happened", "away")
+        width = "document.getElementById('{}').getBoundingClientRect().width"
+        assert await seen.run(width.format("happened")) == await seen.run(width.format("empty"))
+
+
 async def test_parts_of_memory_differ_by_more_than_colour(seen, paths, serving, engine_double):
     async with serving(engine_double(**SIZES), paths[1]) as engine, sidecar(paths) as url:
         await seen.open(url)

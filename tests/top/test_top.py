@@ -61,8 +61,8 @@ def test_one_sidecar_is_shown_with_its_plan_and_what_it_rests_on():
     assert "policy nightjar, settings r1" in shown
     assert "▶ 5–8" in shown
     # γ = 3 is the plan of 5–8; 3600 rounds measured it to ± 3 %, none measured γ = 0.
-    assert line(shown, "5–8").split()[-3:] == ["3.5✓", "±3%", "4k"]
-    assert line(shown, "5–8").split("5–8")[1].split()[0] == "5"
+    assert line(shown, "5–8").split()[-3:] == ["3.50✓", "±3%", "4k"]
+    assert line(shown, "5–8").split("5–8")[1].split()[0] == "5.00"
     assert "12.3 ms" in shown
     assert "γ 0 → 3 (2 times)" in shown
     assert re.search(r"25 %\s+#12", shown)
@@ -95,10 +95,10 @@ def test_memory_is_a_bar_whose_parts_differ_by_more_than_colour():
 def test_eighty_columns_are_enough():
     shown = text(one(Seen("chat-0", reading(status("r1"))), 60), width=60)
     assert "…" not in shown.split("what happened")[0].split("ms per token")[1]
-    assert line(shown, "5–8").split()[-1] == "3.5✓"
+    assert line(shown, "5–8").split()[-1] == "3.50✓"
     wide = text(one(Seen("chat-0", reading(status("r1"))), 80), width=80)
     assert "…" not in wide
-    assert line(wide, "5–8").split()[-3:] == ["3.5✓", "±3%", "4k"]
+    assert line(wide, "5–8").split()[-3:] == ["3.50✓", "±3%", "4k"]
 
 
 def test_what_happens_often_leaves_room_for_what_seldom_happens():
@@ -109,6 +109,24 @@ def test_what_happens_often_leaves_room_for_what_seldom_happens():
     shown = text(one(Seen("chat-0", reading(found)), 110))
     assert "revision r1 is in force" in shown
     assert shown.count("γ 0 →") == 3
+
+
+def test_a_long_event_goes_on_below_its_own_beginning():
+    found = status("r1") | {"events": [{"ageSeconds": 3, "kind": "engine", "message": "away " * 20, "count": 1}]}
+    lines = text(one(Seen("chat-0", reading(found)), 80), 80).rstrip().splitlines()
+    column = lines[-2].index("away")
+    assert lines[-2].split()[:3] == ["3", "s", "engine"]
+    assert lines[-1][:column].isspace()
+    assert lines[-1][column:].startswith("away")
+
+
+def test_beliefs_of_a_column_have_as_many_digits():
+    found = status("r1")
+    for bucket, seconds in zip(found["buckets"], (0.004, 0.0123), strict=False):
+        bucket["arms"][0]["believedSecondsPerToken"] = seconds
+    shown = text(one(Seen("chat-0", reading(found)), 110))
+    assert "4.00" in shown
+    assert "12.3" in shown
 
 
 def test_a_sidecar_without_an_engine_is_shown_too():
@@ -180,7 +198,7 @@ def test_what_is_wrong_is_told_in_one_sentence(run, tmp_path):
         (["--pod", "x"], "--pod: --namespace is required with it, found none"),
         (["-f", str(tmp_path / "none")], "a readable NightjarService document is required"),
         (["-f", str(fixed)], "a service whose γ is planned is required: the service has no draft"),
-        (["-n", "x", "--kubeconfig", str(tmp_path / "none")], "--kubeconfig: access to a Kubernetes API is required"),
+        (["-n", "x", "--kubeconfig", str(tmp_path / "none")], f"found {tmp_path / 'none'}: no file"),
     ):
         found = run(*arguments)
         assert found.exit_code == 1, arguments

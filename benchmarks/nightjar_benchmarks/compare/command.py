@@ -42,7 +42,7 @@ def compare(
 ) -> None:
     """Compare all policies on simulated engines."""
     if suite not in SUITES:
-        raise typer.BadParameter(f"one of {', '.join(SUITES)} is required, found {suite!r}")
+        raise typer.BadParameter(f"--suite: one of {', '.join(SUITES)} is required, found {suite!r}")
     console = Console(highlight=False, stderr=as_json)
     begun = time.perf_counter()
     todo = tasks(suite, COMPARED if suite == "paper" else ABLATION, seeds)

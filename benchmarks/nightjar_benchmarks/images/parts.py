@@ -41,6 +41,11 @@ def reference(name: str, inputs: Sequence[bytes]) -> str:
     return f"{REGISTRY}/nightjar-{name}:{found.hexdigest()[:12]}"
 
 
+def pinned(image: str, digest: str) -> str:
+    """By its content: a builder takes no other image for it, whatever bears its tag."""
+    return f"{image.rpartition(':')[0]}@{digest}"
+
+
 @dataclass(frozen=True)
 class Images:
     """References of the three, as manifests name them."""

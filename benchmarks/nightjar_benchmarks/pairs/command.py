@@ -20,12 +20,25 @@ def pair(
 ) -> None:
     """Make a pair of models, target and draft, in the Hugging Face format."""
     if shape not in SHAPES:
-        raise typer.BadParameter(f"one of {', '.join(SHAPES)} is required, found {shape!r}")
+        raise typer.BadParameter(f"--shape: one of {', '.join(SHAPES)} is required, found {shape!r}")
     try:
-        made = make_pair(folder, SHAPES[shape], [float(share) for share in agreement.split(",")], seed)
+        made = make_pair(folder, SHAPES[shape], _shares(agreement), seed)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
+    except OSError as error:
+        raise typer.BadParameter(
+            f"a folder that can be written is required, found {folder}: {error.strerror}"
+        ) from error
     console = Console()
     for name, model in (("target", made.shape.target), ("draft", made.shape.draft)):
         millions = model.parameters(made.shape.vocab_size) / 1e6
         console.print(f"{name}: {folder / name} ({millions:.1f} M parameters)", soft_wrap=True)
+
+
+def _shares(agreement: str) -> list[float]:
+    try:
+        return [float(share) for share in agreement.split(",")]
+    except ValueError as error:
+        raise typer.BadParameter(
+            f"--agreement: shares from 0 to 1 with commas between are required, found {agreement!r}"
+        ) from error

@@ -36,14 +36,18 @@ _PLOTS = (("gamma", "γ", 2000), ("batch", "decode batch", 2000), ("rate", "toke
 def simulate(
     *,
     policies: Annotated[list[str] | None, typer.Option("--policy", help=f"Of: {', '.join(_POLICIES)}.")] = None,
-    scenario: Annotated[str, typer.Option(help="A scenario of the suite `paper`.")] = "dynamic/oscillation",
+    scenario: Annotated[
+        str, typer.Option(help="A scenario of the suite `paper`; an unknown one lists them.")
+    ] = "dynamic/oscillation",
     trace: Annotated[
         Path | None,
-        typer.Option(help="A trace file instead: Azure, BurstGPT, Mooncake, or time,prompt_tokens,output_tokens."),
+        typer.Option(
+            help="A trace file instead: Azure, BurstGPT, Mooncake, or time, prompt_tokens, output_tokens as CSV."
+        ),
     ] = None,
     speed: Annotated[float, typer.Option(min=0.001, help="Plays the trace so many times faster.")] = 1.0,
     times: Annotated[str | None, typer.Option(help=f"Step times: {', '.join(step_times.SHIPPED)} or a file.")] = None,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same load.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcomes as JSON.")] = False,
     out: Annotated[Path, typer.Option(help="Where the page with the plots is written.")] = Path("out/simulate"),
 ) -> None:

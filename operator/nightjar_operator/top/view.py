@@ -1,7 +1,7 @@
 """Readings as a terminal shows them. Pure; no meaning is carried by colour alone."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
@@ -48,7 +48,7 @@ def one(seen: Seen, width: int) -> RenderableType:
     parts.append(_planning(reading))
     if reading.buckets:
         parts += [Text(_PLAN_TITLE, style="bold"), _plan(reading.buckets, reading.batch, width)]
-    parts += [Text("what happened lately", style="bold"), *map(_happened, _lately(reading.happened))]
+    parts += [Text("what happened lately", style="bold"), _happened(_lately(reading.happened))]
     return Group(*parts)
 
 
@@ -157,9 +157,14 @@ def _plan(buckets: Sequence[Bucket], batch: int | None, width: int) -> Table:
 
 
 def _arm(arm: Arm, *, held: bool, known: bool) -> Text:
-    believed = "–" if arm.believed_seconds is None else f"{arm.believed_seconds * 1e3:.3g}"
+    believed = "–" if arm.believed_seconds is None else _three_digits(arm.believed_seconds * 1e3)
     text = Text(believed + ("✓" if held else ""), style="bold" if held else "")
     return text.append(_known(arm), style="not bold dim") if known else text
+
+
+def _three_digits(number: float) -> str:
+    """Zeros at the end too, so that the figures of a column stand one below the other."""
+    return f"{number:.0f}" if number >= 99.95 else f"{number:#.3g}"
 
 
 def _known(arm: Arm) -> str:
@@ -191,9 +196,15 @@ def _lately(happened: Sequence[Happened]) -> Iterator[Happened]:
             yield event
 
 
-def _happened(event: Happened) -> Text:
-    times = f" ({event.count} times)" if event.count > 1 else ""
-    return Text(f"{_age(event.age_seconds):>8}  {event.kind:<8}  {event.message}{times}")
+def _happened(events: Iterable[Happened]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(justify="right", no_wrap=True, min_width=8)
+    table.add_column(no_wrap=True, min_width=8)
+    table.add_column(overflow="fold")
+    for event in events:
+        times = f" ({event.count} times)" if event.count > 1 else ""
+        table.add_row(_age(event.age_seconds), event.kind, Text(f"{event.message}{times}"))
+    return table
 
 
 def _age(seconds: float) -> str:

@@ -65,7 +65,7 @@ function tiles(status) {
     ["γ of the latest step", orDash(speculation.gamma, number), orDash(steps.batch, (n) => `decode batch ${number(n)}`)],
     ["Tokens per second", number(steps.tokensPerSecond), "last 10 s"],
     ["Steps per second", number(steps.perSecond), steps.dropped ? `${plural(steps.dropped, "report")} lost` : `${number(steps.seen)} in all`],
-    ["Accepted, by position", speculation.acceptance.slice(0, 4).map((rate) => number(100 * rate)).join(" · ") || "–", "% of drafts"],
+    ["Accepted, by position", speculation.acceptance.slice(0, 4).map((rate) => number(100 * rate)).join(" ") || "–", "% of drafts"],
     ["Cost of a return now", duration(switchCost.seconds), `${plural(switchCost.staleTokens, "stale token")}`],
     ["KV blocks free", orDash(steps.freeBlocks, number), blocks],
     ["Plan", orDash(plan.version, (n) => `#${number(n)}`), planNote(plan)],

