@@ -87,6 +87,17 @@ def test_content_that_stays_is_seldom_taken_for_other(rate):
     assert len(alarms(acceptance, rate, 10_000, seed=1)) <= 5
 
 
+def test_one_round_of_a_crowd_is_an_accident_and_two_are_other_content():
+    """A round of 41 requests, of which 18 were accepted, once stopped speculation for five seconds."""
+    acceptance = Acceptance()
+    for index in range(40):
+        assert not acceptance.learn([41], [30], index * SECOND // 100)
+    assert not acceptance.learn([41], [16], SECOND)
+    assert acceptance.rates(1)[0] > 0.68
+    assert acceptance.learn([41], [16], SECOND)
+    assert acceptance.rates(1)[0] < 0.45
+
+
 def test_steady_content_is_estimated_steadily():
     acceptance = Acceptance()
     for seed in range(200):

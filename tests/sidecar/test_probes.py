@@ -78,6 +78,15 @@ def test_a_dear_return_is_probed_only_as_far_as_needed_to_see_what_is_accepted()
     assert dear.price < 0.7
 
 
+def test_a_sample_is_charged_its_drafting_too():
+    context = Context(64, 0, 1.3, switch_steps=10)
+    free, paid = (
+        terms(LIKELY._replace(ratio=1.5, news=2.0, draft_seconds=s), HELD_OFF, 60.0, context) for s in (0, 0.01)
+    )
+    assert free.steps == paid.steps < context.switch_steps
+    assert paid.price == pytest.approx(free.price + paid.steps * 0.01)
+
+
 def test_a_return_that_costs_more_than_content_could_win_is_not_tried():
     hopeless = LIKELY._replace(ratio=1.5, news=0.3)
     assert opened(HELD_OFF, hopeless, Context(64, 0, 1.3, switch_steps=10)).open is None

@@ -114,6 +114,28 @@ def test_predictions_far_from_all_measurements_are_told_from_others():
     assert model.covers(1, 16)
 
 
+def test_drafts_of_one_batch_say_nothing_of_how_drafting_grows_with_requests():
+    """A slope made of noise told a crowd that drafting never pays, and so it was never tried."""
+    model = TimeModel()
+    for batch in (8, 16, 32, 64):
+        learn(model, batch, 0)
+    draft, forward = seconds(1, 3)
+    model.learn(SPACE.bucket(1), Round(1, 0, 1, 3, draft, forward, 1))
+    assert model.draft_seconds(3, 64) == pytest.approx(draft, rel=0.01)
+    assert model.seconds(SPACE.bucket(64), 3, 64) < 1.05 * sum(seconds(64, 3))
+    assert not model.covers(3, 16)
+    learn(model, 16, 3)
+    assert model.draft_seconds(3, 64) == pytest.approx(seconds(64, 3)[0], rel=0.1)
+    assert model.covers(3, 16)
+
+
+def test_no_draft_takes_no_time_and_covers_nothing():
+    model = TimeModel()
+    learn(model, 4, 0)
+    assert model.draft_seconds(3, 4) == 0
+    assert not model.covers(3, 4)
+
+
 def test_other_buckets_can_be_forgotten():
     model = TimeModel()
     learn(model, 4, 1)

@@ -3,7 +3,7 @@
 import io
 import json
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import pytest
 import typer
@@ -11,6 +11,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from nightjar_benchmarks.compare import suites
+from nightjar_benchmarks.compare.chance import chance
 from nightjar_benchmarks.compare.command import compare, score_tables
 from nightjar_benchmarks.compare.contenders import ABLATION, COMPARED, CONTENDERS, space
 from nightjar_benchmarks.compare.page import page
@@ -75,6 +76,9 @@ def test_scores_and_figures_follow_from_the_runs():
     scores = Scores(suites.paper(), run_all(todo, workers=1))
     found = figures(scores)
     assert set(found["gain_over_best_single"].raw["by cell"]) == {"13b-specbench/rates"}
+    room = found["gain_over_best_single"].raw
+    assert set(room["the oracle's"]) == {"13b-specbench/rates"}
+    assert set(room["the oracle's elsewhere"]) == {"13b-specbench/full", "drift/acceptance-halves"}
     assert 0 <= found["win_share"].value <= 1
     assert found["vs_static_table_drift"].value > 1.05
     assert found["worst_cell_ratio"].value > 0.95
@@ -107,6 +111,14 @@ def test_eighty_columns_show_the_scores_of_every_scenario(suite, policies):
         found = [score for row in rows if row[0] == policy for score in row[1:]]
         assert found == [f"{points[policy] / 10:.0f}"] * len(scores.scenarios)
     assert [name for name in scores.scenarios if not re.search(rf"^(.* )?\d {name}( |$)", shown, re.MULTILINE)] == []
+
+
+def test_chance_is_what_the_noise_of_steps_alone_does_to_a_score():
+    one = suites.paper()["13b-specbench/rates"]
+    quiet = replace(one, times=replace(one.times, noise=0.0))
+    found = chance({"noisy": one, "quiet": quiet}).raw
+    assert found["quiet"] == 0
+    assert 0 < found["noisy"] < 0.01
 
 
 def test_the_ablation_says_what_each_ingredient_is_worth():

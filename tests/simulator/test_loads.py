@@ -7,6 +7,10 @@ from nightjar_benchmarks.compare import suites
 from nightjar_benchmarks.simulator import arrivals, oracle
 from nightjar_benchmarks.simulator.arrivals import Piece
 from nightjar_benchmarks.simulator.lengths import ALPACA, DATASETS, DEMO, SHAREGPT
+from nightjar_benchmarks.simulator.machine import Machine
+from nightjar_benchmarks.simulator.state import MAX_BATCH, MAX_PHASES
+
+NO_DRAFT = np.zeros((MAX_PHASES, MAX_BATCH + 1), np.int64)
 
 
 @given(st.lists(st.tuples(st.floats(0.1, 100), st.integers(1, 300)), min_size=1, max_size=6), st.integers(0, 99))
@@ -41,6 +45,44 @@ def test_every_data_set_has_shares_that_add_up():
     for dataset in DATASETS.values():
         assert sum(part.share for part in dataset.parts) == pytest.approx(1)
         assert dataset.mix().sum() == pytest.approx(1)
+
+
+def test_a_running_request_has_more_context_than_the_mean_request():
+    """The mean is over decoded tokens, of which long outputs have most."""
+    prompt, output = SHAREGPT.means()
+    assert SHAREGPT.context() > 1.2 * (prompt + output / 2)
+    one = suites.paper()["7b-sharegpt/rates"]
+    machine, tokens, read = Machine(one, 0), 0, 0
+    while machine.batch > 0 and tokens < 300_000:
+        state = machine.state[0]
+        running = state["order"][: int(state["running"])]
+        emits = running[state["emits"][running] > 0]
+        tokens += len(emits)
+        read += int(state["context"][emits].sum())
+        machine.follow(NO_DRAFT, most_steps=1)
+    assert read / tokens == pytest.approx(SHAREGPT.context(), rel=0.1)
+
+
+@pytest.mark.parametrize("pair", ["7b", "13b"])
+@pytest.mark.parametrize("dataset", [ALPACA, SHAREGPT])
+def test_below_its_capacity_an_engine_without_a_draft_keeps_up_and_above_it_does_not(pair, dataset):
+    rate, seconds = suites.capacity(pair, dataset), 400.0
+    took = {}
+    for share in (0.8, 1.25):
+        load = [Piece(share * rate, round(share * rate * seconds))]
+        machine = Machine(suites.scenario("test", pair, dataset, load, "throughput"), 0)
+        machine.follow(NO_DRAFT)
+        took[share] = float(machine.state["now"][0])
+    assert took[0.8] < 1.1 * seconds < 1.15 * seconds < took[1.25]
+
+
+def test_every_run_of_a_cell_is_as_long_as_the_papers():
+    for name, one in suites.paper().items():
+        if name.endswith("/rates"):
+            arrival = np.concatenate([chunk.arrival for chunk in one.trace(0)])
+            assert len(one.conditions) == 5
+            assert len(arrival) >= 5 * 480
+            assert np.diff([condition.start for condition in one.conditions]).min() >= 49
 
 
 def test_even_requests_fill_the_time_that_their_rate_says():

@@ -17,6 +17,7 @@ from rich.table import Table
 
 from nightjar_benchmarks import records
 from nightjar_benchmarks.compare import close_up, regret
+from nightjar_benchmarks.compare.chance import chance
 from nightjar_benchmarks.compare.contenders import ABLATION, COMPARED
 from nightjar_benchmarks.compare.page import page
 from nightjar_benchmarks.compare.runs import Task, run_all, tasks
@@ -80,6 +81,7 @@ def _close_ups(scores: Scores, seeds: int) -> dict[str, Figure]:
     return {
         **close_up.exploration_and_speed(of, seeds),
         "recovery_steps": close_up.recovery(scores.scenarios[_DRIFT], max(seeds, 5)),
+        "chance": chance(scores.scenarios),
         "simulator_steps_per_s": close_up.simulator_speed(of[0]),
         "regret_exponent": Figure(exponents[0].slope, "exponent", [asdict(exponent) for exponent in exponents]),
     }

@@ -10,31 +10,44 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
+import numpy as np
+
 from nightjar_benchmarks.simulator import arrivals, step_times
 from nightjar_benchmarks.simulator.arrivals import Piece
 from nightjar_benchmarks.simulator.lengths import ALPACA, DATASETS, DEMO, REGIONS, SHAREGPT, SPECBENCH, Dataset
+from nightjar_benchmarks.simulator.machine import Machine
 from nightjar_benchmarks.simulator.scenario import Condition, Elastic, Engine, Metric, Scenario
-from nightjar_benchmarks.simulator.step_times import StepTimes
+from nightjar_benchmarks.simulator.state import MAX_BATCH, MAX_PHASES
 
 # The KV pools of the paper's runs; the 7B draft's weights are worth 826 blocks there.
 _ENGINES = {"7b": Engine(blocks=4112), "13b": Engine(blocks=717), "cpu": Engine(gamma_max=3, max_batch=64)}
 _TABLES = {"7b": "h200-7b", "13b": "a100-13b", "cpu": "cpu-2core"}
 _RATES = (0.2, 0.4, 0.6, 0.8, 1.0)
-# Seconds at each rate; the paper's runs take 40 to 65.
-_SECONDS = {"7b": 15.0, "13b": 45.0}
+# The paper's runs have 480 requests at one rate and take 40 to 65 seconds: at least as many, for at least as long.
+_REQUESTS, _SECONDS = 480, 50.0
 _SATURATED = 1.5
-PAPER_CELLS = tuple(f"{pair}-{dataset}" for pair in _SECONDS for dataset in DATASETS)
+_CROWD = 8192
+_NO_DRAFT = np.zeros((MAX_PHASES, MAX_BATCH + 1), np.int64)
+PAPER_CELLS = tuple(f"{pair}-{dataset}" for pair in ("7b", "13b") for dataset in DATASETS)
 
 
-def capacity(times: StepTimes, engine: Engine, dataset: Dataset) -> float:
-    """Requests a second without a draft, as many at a time as the KV pool or the batch allows."""
-    prompt, output = dataset.means()
-    batch = min(
-        engine.max_batch, int(engine.blocks * engine.block_tokens / (prompt + output / 2 + engine.block_tokens))
-    )
-    context = prompt + output / 2 - times.base_context
-    step = times.seconds(0, batch) + times.kv_s * context * batch
-    return 1 / (output * step / batch + prompt * times.prefill_s)
+@cache
+def capacity(pair: str, dataset: Dataset) -> float:
+    """Requests a second without a draft, counted in the middle of a simulated crowd that came at once.
+
+    Counted, because it cannot be had from means: blocks run short, so requests are sent back and read again.
+    """
+    crowd = scenario(f"{pair}-{dataset.name}/capacity", pair, dataset, [Piece(1e9, _CROWD)], "throughput")
+    machine = Machine(crowd, seed=0)
+    began = _seconds_until(machine, _CROWD // 4)
+    return (_CROWD // 2) / (_seconds_until(machine, 3 * _CROWD // 4) - began)
+
+
+def _seconds_until(machine: Machine, finished: int) -> float:
+    """Simulated time when so many requests are done."""
+    while machine.state["finished"][0] < finished:
+        machine.follow(_NO_DRAFT, most_steps=1)
+    return float(machine.state["now"][0])
 
 
 def scenario(name: str, pair: str, dataset: Dataset, load: Sequence[Piece], metric: Metric) -> Scenario:
@@ -49,7 +62,7 @@ def scenario(name: str, pair: str, dataset: Dataset, load: Sequence[Piece], metr
         prompt_per_output=prompt / output,
         metric=metric,
         engine=_ENGINES[pair],
-        mean_context=prompt + output / 2,
+        mean_context=dataset.context(),
         mean_output=output,
     )
 
@@ -61,30 +74,30 @@ def paper() -> Mapping[str, Scenario]:
     return {scenario.name: scenario for scenario in made}
 
 
-def _rate(pair: str, dataset: Dataset) -> float:
-    return capacity(step_times.load(_TABLES[pair]), _ENGINES[pair], dataset)
-
-
 def _pieces(shares: Sequence[float], rate: float, seconds: float) -> list[Piece]:
     return [Piece(share * rate, max(1, round(share * rate * seconds))) for share in shares]
 
 
+def _run_at(rate: float) -> Piece:
+    return Piece(rate, max(_REQUESTS, round(rate * _SECONDS)))
+
+
 def _cells() -> list[Scenario]:
     made = []
-    for pair, seconds in _SECONDS.items():
+    for pair in ("7b", "13b"):
         for dataset in (ALPACA, SHAREGPT, SPECBENCH):
-            rate = _rate(pair, dataset)
-            rates = _pieces(_RATES, rate, seconds)
+            rate = capacity(pair, dataset)
+            rates = [_run_at(share * rate) for share in _RATES]
             rising = scenario(f"{pair}-{dataset.name}/rates", pair, dataset, rates, "latency_by_phase")
-            starts = tuple(Condition(index * seconds) for index in range(len(rates)))
+            starts = tuple(Condition(arrivals.seconds(rates[:index])) for index in range(len(rates)))
             made.append(replace(rising, conditions=starts))
-            full = _pieces([_SATURATED], rate, 2 * seconds)
+            full = [_run_at(_SATURATED * rate)] * 2
             made.append(scenario(f"{pair}-{dataset.name}/full", pair, dataset, full, "throughput"))
     return made
 
 
 def _dynamic() -> list[Scenario]:
-    rate, seconds = _rate("7b", SHAREGPT), 75.0
+    rate, seconds = capacity("7b", SHAREGPT), 75.0
     requests = round(0.5 * rate * seconds)
     loads = {
         "burst-spike": arrivals.burst_spike(0.2 * rate, 1.2 * rate, requests),
@@ -96,7 +109,7 @@ def _dynamic() -> list[Scenario]:
 
 def _offload() -> list[Scenario]:
     """35 requests a second meet a pool that is too small; the draft's room is lent to it, or not."""
-    rate = _rate("7b", SHAREGPT)
+    rate = capacity("7b", SHAREGPT)
     load = _pieces([1.5, 0.3, 1.5, 0.3], rate, 15.0)
     fixed = scenario("offload/fixed-pool", "7b", SHAREGPT, load, "throughput")
     room = Elastic(draft_blocks=826, tau_low=fixed.engine.blocks // 10)
@@ -104,7 +117,7 @@ def _offload() -> list[Scenario]:
 
 
 def _drifts() -> list[Scenario]:
-    rate, seconds = _rate("7b", SHAREGPT), 60.0
+    rate, seconds = capacity("7b", SHAREGPT), 60.0
     load = _pieces([0.6], rate, seconds)
     half = seconds / 2
     changes = {

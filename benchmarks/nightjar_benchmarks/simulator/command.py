@@ -84,6 +84,8 @@ def _scenario(name: str, trace: Path | None, times: str | None, speed: float) ->
         requests = traces.read(trace)
         prompt = sum(request.prompt for request in requests) / len(requests)
         output = sum(request.output for request in requests) / len(requests)
+        # A long output is being decoded for long: the mean is over tokens, as lengths.Dataset.context.
+        contexts = sum(request.output * (request.prompt + request.output / 2) for request in requests)
 
         def play(seed: int) -> Iterator[Chunk]:
             del seed
@@ -95,7 +97,7 @@ def _scenario(name: str, trace: Path | None, times: str | None, speed: float) ->
             trace=play,
             mix=tuple(float(region == traces.CHAT) for region in range(len(chosen.mix))),
             prompt_per_output=prompt / output,
-            mean_context=prompt + output / 2,
+            mean_context=contexts / sum(request.output for request in requests),
             mean_output=output,
         )
     return chosen

@@ -87,10 +87,12 @@ def drive(
     return outcome(machine.state, policy_seconds, time.perf_counter() - started)
 
 
-def follow(scenario: Scenario, gammas: Ints, seed: int, *, by_requests: bool = False) -> Outcome:
+def follow(
+    scenario: Scenario, gammas: Ints, seed: int, *, by_requests: bool = False, noise_seed: int | None = None
+) -> Outcome:
     """Simulate a table γ[phase, decode batch or scheduled requests], which learns nothing."""
     started = time.perf_counter()
-    machine = Machine(scenario, seed, WARM_STEPS)
+    machine = Machine(scenario, seed, WARM_STEPS, noise_seed)
     machine.follow(np.ascontiguousarray(gammas), by_requests=by_requests)
     return outcome(machine.state, 0.0, time.perf_counter() - started)
 

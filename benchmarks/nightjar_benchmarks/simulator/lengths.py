@@ -65,6 +65,14 @@ class Dataset:
         prompt, output, _ = self.draw(np.random.default_rng(0), 20_000)
         return float(prompt.mean()), float(output.mean())
 
+    def context(self) -> float:
+        """Mean tokens before the one that a request decodes, over the tokens of a large draw.
+
+        A long output is being decoded for long, so a running request's context is well above that of the mean request.
+        """
+        prompt, output, _ = self.draw(np.random.default_rng(0), 20_000)
+        return float((output * (prompt + output / 2)).sum() / output.sum())
+
     def mix(self) -> Floats:
         """Share of each region among output tokens."""
         _, output, region = self.draw(np.random.default_rng(0), 20_000)

@@ -25,14 +25,17 @@ _MOST_STEPS = 1 << 40
 
 
 class Machine:
-    """One run of a scenario. `batch` is the decode batch of the next step; 0 when all is done."""
+    """One run of a scenario. `batch` is the decode batch of the next step; 0 when all is done.
 
-    def __init__(self, scenario: Scenario, seed: int, warm_steps: int = 0) -> None:
+    The noise of steps is drawn from `noise_seed`, by default `seed`; arrivals and content always from `seed`.
+    """
+
+    def __init__(self, scenario: Scenario, seed: int, warm_steps: int = 0, noise_seed: int | None = None) -> None:
         self.state: Record = np.zeros(1, STATE)
         self.row: Floats = np.zeros(ROW_SIZE)
         self._trace: Iterator[Chunk] = scenario.trace(seed)
         self._pending: Chunk | None = None
-        self.state["rng"] = seed + 1
+        self.state["rng"] = (seed if noise_seed is None else noise_seed) + 1
         self.state["content_seed"] = seed + 1
         self.state["warm_steps"] = warm_steps
         _lay_out_engine(self.state, scenario)

@@ -19,6 +19,8 @@ _WATCHED_TRIALS = 32.0
 # So few of them can be enough, when the contradiction is great: a likelihood ratio of e^8, or 4 sigmas.
 _FEWEST_TRIALS = 8.0
 _ALARM_NATS = 8.0
+# One round is an accident now and then among thousands, and a memory that started over from it would believe it.
+_FEWEST_ROUNDS = 2
 # Looking takes time, and one trial more seldom decides.
 _LOOK_EVERY_TRIALS = 4.0
 _PRIOR_TRIALS = 4.0
@@ -63,7 +65,7 @@ class _Position:
         self._latest.append(round_)
         self._latest_trials += round_.trials
         self._latest_successes += round_.successes
-        while self._latest_trials - self._latest[0].trials >= _WATCHED_TRIALS:
+        while len(self._latest) > _FEWEST_ROUNDS and self._latest_trials - self._latest[0].trials >= _WATCHED_TRIALS:
             self._age(self._latest.popleft())
         self._unlooked_trials += round_.trials
         if not watchful or self._unlooked_trials < _LOOK_EVERY_TRIALS:
@@ -102,7 +104,7 @@ class _Position:
         for rounds, (_, more_trials, more_successes) in enumerate(reversed(self._latest), start=1):
             trials += more_trials
             successes += more_successes
-            if trials >= enough:
+            if trials >= enough and rounds >= _FEWEST_ROUNDS:
                 if _contradiction(self._old_trials, self._old_successes, trials, successes) > _ALARM_NATS:
                     return rounds
                 enough = 2 * trials

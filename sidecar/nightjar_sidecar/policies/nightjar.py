@@ -227,6 +227,7 @@ class Nightjar:
                     margin=margin(held.gamma, gamma),
                     untried_seconds=self._probes.untried_seconds(bucket, gamma),
                     news=self._news(gamma, seconds / held.cost) if held.gamma == 0 else 0.0,
+                    draft_seconds=self._times.draft_seconds(gamma, 1),
                 )
             )
         self._probes.consider(bucket, candidates, held, context)

@@ -39,7 +39,7 @@ class Candidate(NamedTuple):
     `ratio` of its cost to the held length's is expected; what is accepted and how long a round takes are known up
     to the relative standard deviations `doubt_accepted` and `doubt_time`. A round takes `seconds`. It must win by
     more than `margin`, and was not tried for `untried_seconds` of serving. `news` are the seconds to be won because
-    what is accepted may have changed unseen.
+    what is accepted may have changed unseen, `draft_seconds` what it takes a few requests to draft.
     """
 
     gamma: int
@@ -50,6 +50,7 @@ class Candidate(NamedTuple):
     margin: float
     untried_seconds: float
     news: float = 0.0
+    draft_seconds: float = 0.0
 
     def win(self, doubt: float, seconds: float) -> float:
         """Seconds to be won in as many again, if a probe ends this much doubt."""
@@ -111,7 +112,8 @@ def _sample(candidate: Candidate, blind_seconds: float, context: Context) -> Ter
     if steps >= returning:
         return None
     seconds = min(blind_seconds, candidate.untried_seconds)
-    return Terms(steps, steps * context.switch_seconds / returning, candidate.win(candidate.doubt_accepted, seconds))
+    price = steps * (context.switch_seconds / returning + candidate.draft_seconds)
+    return Terms(steps, price, candidate.win(candidate.doubt_accepted, seconds))
 
 
 class Probes:

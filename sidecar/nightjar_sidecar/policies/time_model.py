@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping
 
 from nightjar_sidecar.attribution import Round
-from nightjar_sidecar.policies import least_squares
+from nightjar_sidecar.policies.draft_line import DraftLine
 from nightjar_sidecar.policies.drift import Drift, Kind
 from nightjar_sidecar.policies.forward_curve import ForwardCurve, knot
 from nightjar_sidecar.policies.robust import location
@@ -51,8 +51,7 @@ class TimeModel:
         self._host: dict[Bucket, Host] = {}
         self._last_gamma: dict[Bucket, int] = {}
         self._forward = ForwardCurve()
-        self._draft = [0.0, 0.0]
-        self._draft_timed = False
+        self._draft = DraftLine()
         self._spread: float | None = None
         self._forward_drift = Drift()
         self._draft_drift = Drift()
@@ -144,7 +143,11 @@ class TimeModel:
 
     def covers(self, gamma: int, batch: float) -> bool:
         """Whether a prediction for this never timed length lies among, or near, what was timed."""
-        return self._forward.covers(batch * (gamma + 1)) and (gamma == 0 or self._draft_timed)
+        return self._forward.covers(batch * (gamma + 1)) and (gamma == 0 or self._draft.covers(batch))
+
+    def draft_seconds(self, gamma: int, requests: float) -> float:
+        """What it takes so many requests to draft, as the smooth model has it; 0 while no draft was timed."""
+        return self._draft(gamma, requests)
 
     def doubt(self, bucket: Bucket, gamma: int, now_ns: int, tries: int = 0) -> float:
         """How far a prediction may be off, as a relative standard deviation.
@@ -152,7 +155,7 @@ class TimeModel:
         `tries` were made in vain to time the cell; each tells about as much as a round.
         """
         cell = self._cells.get(bucket, {}).get(gamma)
-        if cell is None and not (self._forward.has_slope and (gamma == 0 or self._draft_timed)):
+        if cell is None and not (self._forward.has_slope and (gamma == 0 or self._draft)):
             doubt = _BLIND_DOUBT
         elif cell is None and not self.covers(gamma, bucket.high):
             doubt = _FAR_DOUBT
@@ -176,7 +179,7 @@ class TimeModel:
         """The smooth model: a forward pass by verified tokens; draft passes, each linear in requests."""
         shape = self._shapes.get((gamma, batch))
         if shape is None:
-            shape = self._forward(batch * (gamma + 1)), gamma * (self._draft[0] + self._draft[1] * batch)
+            shape = self._forward(batch * (gamma + 1)), self._draft(gamma, batch)
             self._shapes[gamma, batch] = shape
         return shape
 
@@ -234,7 +237,7 @@ class TimeModel:
         cells = [(gamma, cell) for cells in self._cells.values() for gamma, cell in cells.items()]
         passes = [(cell.batch * (gamma + 1), cell.forward, min(cell.count, ROUNDS_TO_BE_SURE)) for gamma, cell in cells]
         drafts = [
-            ((float(gamma), gamma * cell.batch), cell.draft, min(cell.count, ROUNDS_TO_BE_SURE) * cell.draft**-2)
+            (gamma, cell.batch, cell.draft, min(cell.count, ROUNDS_TO_BE_SURE))
             for gamma, cell in cells
             if cell.draft > 0
         ]
@@ -247,10 +250,9 @@ class TimeModel:
             if knot(tokens) not in known:
                 passes.append((tokens, forward, other.weight))
             if draft > 0 and drafting >= 1 and (gamma, knot(drafting)) not in drafted:
-                drafts.append(((float(gamma), gamma * drafting), draft, other.weight * draft**-2))
+                drafts.append((gamma, drafting, draft, other.weight))
         self._forward = ForwardCurve(passes)
-        self._draft = least_squares.fit(drafts, 2)
-        self._draft_timed = bool(drafts)
+        self._draft = DraftLine(drafts)
         self.fits += 1
         self._shapes.clear()
         self._known.clear()
