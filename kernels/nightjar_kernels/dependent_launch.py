@@ -8,8 +8,11 @@ HOPPER = (9, 0)
 
 
 def launches_dependents(device: torch.device) -> bool:
-    """Programmatic dependent launch: devices from Hopper on; the CPU, where kernels are interpreted, has none."""
-    return device.type == "cuda" and _capability(device) >= HOPPER
+    """Programmatic dependent launch: NVIDIA's devices from Hopper on; the CPU, where kernels are interpreted, has none.
+
+    PyTorch calls AMD's devices `cuda` too.
+    """
+    return device.type == "cuda" and torch.version.hip is None and _capability(device) >= HOPPER
 
 
 @cache

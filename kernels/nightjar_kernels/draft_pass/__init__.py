@@ -1,4 +1,4 @@
-"""A pass of a dense draft over the newest tokens of a small batch, in five kernels a layer.
+"""A pass of a dense draft over the newest tokens of a small batch, in five kernels a layer or six.
 
 It reads and writes what vLLM's pass does, from `draft_inputs.Inputs` to `draft_inputs.Best`, so that for each size of
 a batch either can be captured. Nothing here depends on numbers that only the device knows: it can be captured as it is.
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F  # noqa: N812 - its usual name
 
 from nightjar_kernels.draft_attention import Heads, Paged, attend
 from nightjar_kernels.draft_inputs import Best
@@ -65,7 +66,7 @@ def run(
     parts: see `draft_attention.parts_of`
     ValueError where there are more tokens than these kernels are for (`small_linear.MOST_TOKENS`)
     """
-    x = draft.embedding[ids]
+    x = F.embedding(ids, draft.embedding)
     for layer, cache in zip(draft.layers, caches, strict=True):
         qkv = norm_linear(x, layer.attention_norm, layer.qkv, layer.qkv_bias)
         attended = attend(qkv, layer.heads, cache, paged, tokens=tokens, parts=parts)

@@ -47,7 +47,7 @@ def linear_add(x: torch.Tensor, weight: torch.Tensor, residual: torch.Tensor) ->
 
     x: [tokens, inputs], weight: [outputs, inputs], residual: [tokens, outputs]; returns [tokens, outputs]
     """
-    _check(x, weight)
+    _check(x, weight, residual)
     if not x.is_cuda:
         return naive.linear_add(x, weight, residual)
     from nightjar_kernels.small_linear import triton
@@ -55,12 +55,10 @@ def linear_add(x: torch.Tensor, weight: torch.Tensor, residual: torch.Tensor) ->
     return triton.linear_add(x, weight, residual)
 
 
-def _check(x: torch.Tensor, weight: torch.Tensor) -> None:
+def _check(x: torch.Tensor, *others: torch.Tensor) -> None:
     """ValueError for what a kernel would misread."""
     if len(x) > MOST_TOKENS:
-        raise ValueError(f"at most {MOST_TOKENS} tokens are required, found {len(x)}; more of them are vLLM's")
-    if not (x.is_contiguous() and weight.is_contiguous() and x.dtype == weight.dtype):
-        raise ValueError(
-            f"contiguous tokens and weights of one type are required, found strides {x.stride()} of {x.dtype}"
-            f" and {weight.stride()} of {weight.dtype}"
-        )
+        raise ValueError(f"at most {MOST_TOKENS} tokens are required, found {len(x)}; vLLM's own pass takes more")
+    if not all(one.is_contiguous() and one.dtype == x.dtype for one in (x, *others)):
+        found = ", ".join(f"strides {one.stride()} of {one.dtype}" for one in (x, *others))
+        raise ValueError(f"contiguous tokens and weights of one type are required, found {found}")
