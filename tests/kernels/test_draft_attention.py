@@ -142,7 +142,7 @@ def test_a_cache_of_another_model_is_refused():
 
 
 def test_a_context_is_split_where_the_device_would_be_idle_and_no_further_than_it_is_worth():
-    assert parts_of(rows=1, kv_heads=2, longest=4096, multiprocessors=132) == 16
+    assert parts_of(rows=1, kv_heads=2, longest=4096, multiprocessors=132) == 32
     assert parts_of(rows=1, kv_heads=2, longest=32768, multiprocessors=132) == 66
-    assert parts_of(rows=1, kv_heads=2, longest=200, multiprocessors=132) == 1
+    assert parts_of(rows=1, kv_heads=2, longest=100, multiprocessors=132) == 1
     assert parts_of(rows=16, kv_heads=8, longest=32768, multiprocessors=132) == 1

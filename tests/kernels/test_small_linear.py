@@ -3,7 +3,6 @@ from types import ModuleType
 import pytest
 import torch
 
-from nightjar_kernels import small_linear
 from nightjar_kernels.small_linear import MOST_TOKENS, Norm, linear_add, naive, norm_gate_up, norm_linear
 from nightjar_kernels.small_linear import triton as real_triton
 
@@ -92,12 +91,12 @@ def test_more_tokens_than_a_program_can_sum_are_refused(made):
         linear_add(made(33, 8, torch.bfloat16), made(4, 8, torch.bfloat16), made(33, 4, torch.bfloat16))
 
 
-@pytest.mark.parametrize("turned", ["x", "weight"])
+@pytest.mark.parametrize("turned", ["x", "weight", "residual"])
 def test_numbers_that_do_not_lie_side_by_side_are_refused(turned, made):
-    given = {"x": made(8, 8, torch.bfloat16), "weight": made(8, 8, torch.bfloat16)}
+    given = {name: made(8, 8, torch.bfloat16) for name in ("x", "weight", "residual")}
     given[turned] = given[turned].T
     with pytest.raises(ValueError, match="contiguous tokens and weights of one type are required, found strides"):
-        small_linear.linear_add(**given, residual=made(8, 8, torch.bfloat16))
+        linear_add(**given)
 
 
 def test_a_matrix_has_as_many_programs_as_the_device_has_multiprocessors_if_its_outputs_allow():
