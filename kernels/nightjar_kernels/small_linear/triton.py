@@ -1,0 +1,231 @@
+"""The Triton kernels.
+
+One or two tokens are multiplied without tensor cores: a program reads whole rows of the matrix in one go, and has
+nothing to wait for but memory. More tokens share the rows that a program reads piece by piece, on tensor cores.
+
+Each kernel lets the next one start at once and reads its first weights, which nothing in a pass writes, before it
+waits for what precedes it (programmatic dependent launch). Everything else, sizes of requests included, is read after
+that: the kernel before the one before may not have ended yet.
+"""
+# mypy: allow-untyped-defs, allow-incomplete-defs
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+import triton
+import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+# `tl.sum`, less what Triton's interpreter cannot call in a process that compiles as well.
+from triton.language.standard import _sum_combine
+
+from nightjar_kernels.dependent_launch import launches_dependents
+
+if TYPE_CHECKING:
+    from nightjar_kernels.small_linear import Norm
+
+# The most tokens that are multiplied without tensor cores. In a prototype on an H200 two tokens cost 1.27 times one,
+# four 1.9 times.
+FEW_TOKENS = 2
+# What a program without tensor cores reads in one go, in elements: 64 KiB of registers.
+WHOLE_ROWS = 32768
+# The most outputs of such a program, and how many programs are wanted rather than that: an H200's multiprocessors.
+MOST_ROWS, PROGRAMS = 8, 132
+# The outputs of a program on tensor cores, and the inputs that it reads at a time.
+TILE_OUTPUTS = 16
+TILE_INPUTS = 256
+
+
+def norm_linear(x: torch.Tensor, norm: Norm, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    return _launch(x, weight, len(weight), norm=norm, bias=bias)
+
+
+def norm_gate_up(x: torch.Tensor, norm: Norm, weight: torch.Tensor) -> torch.Tensor:
+    return _launch(x, weight, len(weight) // 2, norm=norm, gated=True)
+
+
+def linear_add(x: torch.Tensor, weight: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
+    return _launch(x, weight, len(weight), residual=residual)
+
+
+def rows_at_once(inputs: int, outputs: int, *, gated: bool) -> int:
+    """Outputs of a program without tensor cores, a power of two; 0 where not even one row of the matrix fits."""
+    rows: int = min(WHOLE_ROWS // triton.next_power_of_2(inputs) // (2 if gated else 1), MOST_ROWS)
+    while rows > 1 and triton.cdiv(outputs, rows) < PROGRAMS:
+        rows //= 2
+    return rows
+
+
+def _launch(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    outputs: int,
+    *,
+    norm: Norm | None = None,
+    bias: torch.Tensor | None = None,
+    residual: torch.Tensor | None = None,
+    gated: bool = False,
+) -> torch.Tensor:
+    tokens, inputs = x.shape
+    out = torch.empty(tokens, outputs, dtype=x.dtype, device=x.device)
+    given = (x, norm and norm.weight, norm.eps if norm else 0.0, weight, bias, residual, out)
+    parts = {"NORM": norm is not None, "BIAS": bias is not None, "ADD": residual is not None, "GATED": gated}
+    early = launches_dependents(x.device)
+    launch = {"PDL": early, "launch_pdl": early, "num_stages": 1}
+    rows = rows_at_once(inputs, outputs, gated=gated)
+    if tokens <= FEW_TOKENS and rows:
+        padded = triton.next_power_of_2(inputs)
+        _few_tokens_kernel[(triton.cdiv(outputs, rows),)](
+            *given,
+            outputs,
+            TOKENS=tokens,
+            INPUTS=inputs,
+            INPUTS_PADDED=padded,
+            ROWS=rows,
+            **parts,
+            **launch,
+            num_warps=8 if rows * padded >= WHOLE_ROWS // 2 else 4,
+        )
+    else:
+        _tiles_kernel[(triton.cdiv(outputs, TILE_OUTPUTS),)](
+            *given,
+            tokens,
+            outputs,
+            TOKENS_PADDED=max(16, triton.next_power_of_2(tokens)),
+            INPUTS=inputs,
+            TILE_OUTPUTS=TILE_OUTPUTS,
+            TILE_INPUTS=TILE_INPUTS,
+            **parts,
+            **launch,
+            num_warps=4,
+        )
+    return out
+
+
+@triton.jit
+def _few_tokens_kernel(  # noqa: C901 - its branches are variants, compiled apart
+    x_ptr,  # [tokens, inputs]
+    norm_ptr,  # [inputs]
+    eps,
+    weight_ptr,  # [outputs, inputs], of a gate and what it gates one after the other
+    bias_ptr,  # [outputs]
+    residual_ptr,  # [tokens, outputs]
+    out_ptr,  # [tokens, outputs]
+    outputs,
+    TOKENS: tl.constexpr,
+    INPUTS: tl.constexpr,
+    INPUTS_PADDED: tl.constexpr,
+    ROWS: tl.constexpr,
+    NORM: tl.constexpr,
+    BIAS: tl.constexpr,
+    ADD: tl.constexpr,
+    GATED: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    if PDL:
+        gdc_launch_dependents()
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    inputs = tl.arange(0, INPUTS_PADDED)
+    has_row, has_input = row < outputs, inputs < INPUTS
+    inside = has_row[:, None] & has_input[None, :]
+    at = row.to(tl.int64)[:, None] * INPUTS + inputs[None, :]
+    weight = tl.load(weight_ptr + at, mask=inside, other=0.0, eviction_policy="evict_first")
+    if GATED:
+        second = outputs.to(tl.int64) * INPUTS
+        gated_weight = tl.load(weight_ptr + second + at, mask=inside, other=0.0, eviction_policy="evict_first")
+    if NORM:
+        norm = tl.load(norm_ptr + inputs, mask=has_input, other=0.0)
+    if BIAS:
+        bias = tl.load(bias_ptr + row, mask=has_row, other=0.0).to(tl.float32)
+    if PDL:
+        gdc_wait()
+    for token in tl.static_range(TOKENS):
+        x = tl.load(x_ptr + token * INPUTS + inputs, mask=has_input, other=0.0).to(tl.float32)
+        if NORM:
+            scale = tl.rsqrt(tl.reduce(x * x, 0, _sum_combine) / INPUTS + eps)
+            x = (x * scale).to(norm.dtype).to(tl.float32) * norm.to(tl.float32)
+            x = x.to(norm.dtype).to(tl.float32)
+        out = tl.reduce(weight.to(tl.float32) * x[None, :], 1, _sum_combine)
+        if BIAS:
+            out += bias
+        if GATED:
+            out = out / (1.0 + tl.exp(-out)) * tl.reduce(gated_weight.to(tl.float32) * x[None, :], 1, _sum_combine)
+        place = token * outputs + row
+        if ADD:
+            out += tl.load(residual_ptr + place, mask=has_row, other=0.0).to(tl.float32)
+        tl.store(out_ptr + place, out.to(out_ptr.dtype.element_ty), mask=has_row)
+
+
+@triton.jit
+def _tiles_kernel(  # noqa: C901 - its branches are variants, compiled apart
+    x_ptr,  # [tokens, inputs]
+    norm_ptr,  # [inputs]
+    eps,
+    weight_ptr,  # [outputs, inputs], of a gate and what it gates one after the other
+    bias_ptr,  # [outputs]
+    residual_ptr,  # [tokens, outputs]
+    out_ptr,  # [tokens, outputs]
+    tokens,
+    outputs,
+    TOKENS_PADDED: tl.constexpr,
+    INPUTS: tl.constexpr,
+    TILE_OUTPUTS: tl.constexpr,
+    TILE_INPUTS: tl.constexpr,
+    NORM: tl.constexpr,
+    BIAS: tl.constexpr,
+    ADD: tl.constexpr,
+    GATED: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    if PDL:
+        gdc_launch_dependents()
+    token = tl.arange(0, TOKENS_PADDED)
+    row = tl.program_id(0) * TILE_OUTPUTS + tl.arange(0, TILE_OUTPUTS)
+    tile = tl.arange(0, TILE_INPUTS)
+    has_token, has_row = token < tokens, row < outputs
+    x_ptrs = x_ptr + token[:, None] * INPUTS + tile[None, :]
+    weight_ptrs = weight_ptr + row.to(tl.int64)[None, :] * INPUTS + tile[:, None]
+    second = outputs.to(tl.int64) * INPUTS
+    inside = has_row[None, :] & (tile < INPUTS)[:, None]
+    weight = tl.load(weight_ptrs, mask=inside, other=0.0, eviction_policy="evict_first")
+    if GATED:
+        gated_weight = tl.load(weight_ptrs + second, mask=inside, other=0.0, eviction_policy="evict_first")
+        gated = tl.full([TOKENS_PADDED, TILE_OUTPUTS], 0.0, tl.float32)
+    if PDL:
+        gdc_wait()
+    if NORM:
+        squares = tl.full([TOKENS_PADDED], 0.0, tl.float32)
+        # Unrolled: the loads do not wait for one another.
+        for piece in tl.static_range(0, INPUTS, TILE_INPUTS):
+            x = tl.load(x_ptrs + piece, mask=has_token[:, None] & (piece + tile < INPUTS)[None, :], other=0.0)
+            squares += tl.reduce(x.to(tl.float32) * x.to(tl.float32), 1, _sum_combine)
+        scale = tl.rsqrt(squares / INPUTS + eps)
+    out = tl.full([TOKENS_PADDED, TILE_OUTPUTS], 0.0, tl.float32)
+    for start in range(0, INPUTS, TILE_INPUTS):
+        has_input = start + tile < INPUTS
+        x = tl.load(x_ptrs + start, mask=has_token[:, None] & has_input[None, :], other=0.0)
+        if NORM:
+            norm = tl.load(norm_ptr + start + tile, mask=has_input, other=0.0)
+            scaled = (x.to(tl.float32) * scale[:, None]).to(norm.dtype).to(tl.float32)
+            x = (scaled * norm.to(tl.float32)[None, :]).to(norm.dtype)
+        out = tl.dot(x, weight, out)
+        # The next piece is on its way while this one is multiplied.
+        following = start + TILE_INPUTS
+        inside = has_row[None, :] & (following + tile < INPUTS)[:, None]
+        if GATED:
+            gated = tl.dot(x, gated_weight, gated)
+            gated_weight = tl.load(
+                weight_ptrs + second + following, mask=inside, other=0.0, eviction_policy="evict_first"
+            )
+        weight = tl.load(weight_ptrs + following, mask=inside, other=0.0, eviction_policy="evict_first")
+    if BIAS:
+        out += tl.load(bias_ptr + row, mask=has_row, other=0.0).to(tl.float32)[None, :]
+    if GATED:
+        out = out / (1.0 + tl.exp(-out)) * gated
+    place = token[:, None] * outputs + row[None, :]
+    inside_out = has_token[:, None] & has_row[None, :]
+    if ADD:
+        out += tl.load(residual_ptr + place, mask=inside_out, other=0.0).to(tl.float32)
+    tl.store(out_ptr + place, out.to(out_ptr.dtype.element_ty), mask=inside_out)

@@ -1,0 +1,155 @@
+"""Weights taken out of vLLM's own models, built here without an engine: they are asked what the family's model says."""
+
+import warnings
+from types import SimpleNamespace
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
+
+from nightjar_kernels.draft_pass import naive
+
+with warnings.catch_warnings():
+    # Importing vLLM imports parts of torch that warn.
+    warnings.simplefilter("ignore")
+    from vllm.config import VllmConfig, set_current_vllm_config
+    from vllm.distributed import (
+        destroy_distributed_environment,
+        destroy_model_parallel,
+        ensure_model_parallel_initialized,
+        init_distributed_environment,
+    )
+
+    from nightjar_engine_patch.gpu.fused_draft import FAMILIES, UnsupportedDraftError, caches_of, draft_of
+
+SHAPE = {
+    "vocab_size": 600,  # vLLM pads it
+    "hidden_size": 128,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 32,
+    "max_position_embeddings": 64,
+    "tie_word_embeddings": False,
+}
+LLAMA3_ROPE = {
+    "rope_type": "llama3",
+    "rope_theta": 500000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
+CONFIGS = {
+    "LlamaForCausalLM": LlamaConfig(**SHAPE, rope_parameters=LLAMA3_ROPE),
+    "MistralForCausalLM": MistralConfig(**SHAPE, sliding_window=None),
+    "Qwen2ForCausalLM": Qwen2Config(**SHAPE),
+    "Qwen3ForCausalLM": Qwen3Config(**SHAPE),
+}
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory):
+    """`loaded("Qwen2ForCausalLM")`: the family's own tiny model in float32, and vLLM's with the same weights."""
+    config = VllmConfig()
+    with set_current_vllm_config(config):
+        init_distributed_environment(1, 0, f"file://{tmp_path_factory.mktemp('group')}/init", 0, "gloo")
+        ensure_model_parallel_initialized(1, 1)
+
+        def load(family):
+            torch.manual_seed(0)
+            own = AutoModelForCausalLM.from_config(CONFIGS[family]).eval().requires_grad_(requires_grad=False)
+            for name, weight in own.named_parameters():
+                torch.nn.init.normal_(weight, mean=1.0 if "norm" in name else 0.0, std=0.15)
+            # As much of vLLM's configuration of a model as building it looks at.
+            config.model_config = SimpleNamespace(
+                hf_config=CONFIGS[family],
+                dtype=torch.float32,
+                head_dtype=torch.float32,
+                is_mm_prefix_lm=False,
+                rswa_window=None,
+            )
+            (kind,) = (one for one in FAMILIES if one.__name__ == family)
+            config.compilation_config.static_forward_context.clear()
+            vllms = kind(vllm_config=config)
+            vllms.load_weights(own.state_dict().items())
+            return own, vllms
+
+        yield load
+        destroy_model_parallel()
+        destroy_distributed_environment()
+
+
+@pytest.fixture
+def wide(monkeypatch):
+    """Models in float32, so that a wrong number shows."""
+    monkeypatch.setattr("nightjar_engine_patch.gpu.fused_draft.DTYPES", (torch.float32,))
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_the_weights_say_what_the_model_says(family, loaded, wide):
+    own, vllms = loaded(family)
+    ids = torch.randint(0, 600, (50,), generator=torch.Generator().manual_seed(1))
+    found = naive.logits(draft_of(vllms), ids)
+    torch.testing.assert_close(found, own(ids[None]).logits[0], rtol=1e-3, atol=1e-3)
+
+
+def with_lora(layer):
+    layer.mlp.gate_up_proj = torch.nn.Identity()
+
+
+def with_quantisation(layer):
+    layer.mlp.down_proj.quant_method = object()
+
+
+def with_tensor_parallelism(layer):
+    layer.self_attn.qkv_proj.tp_size = 2
+
+
+def with_bias(layer):
+    layer.self_attn.o_proj.bias = torch.nn.Parameter(torch.zeros(128))
+
+
+def with_window(layer):
+    layer.self_attn.attn.sliding_window = 16
+
+
+def with_half_a_rotation(layer):
+    layer.self_attn.rotary_emb.rotary_dim = 16
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (with_lora, "gate_up_proj without quantisation or LoRA is required, found Identity"),
+        (with_quantisation, "down_proj without quantisation or LoRA is required, found object"),
+        (with_tensor_parallelism, "tensor parallelism of 1 is required, found 2"),
+        (with_bias, "o_proj without a bias is required, found one"),
+        (with_window, "attention to the whole context is required, found a window of 16 tokens"),
+        (with_half_a_rotation, "a rotary embedding of whole heads, one half against the other, is required, found"),
+    ],
+)
+def test_what_the_kernels_would_compute_wrongly_is_refused(changed, message, loaded, wide):
+    _, vllms = loaded("Qwen2ForCausalLM")
+    draft_of(vllms)
+    changed(vllms.model.layers[1])
+    with pytest.raises(UnsupportedDraftError, match=message):
+        draft_of(vllms)
+
+
+def test_other_models_and_other_types_are_refused(loaded):
+    with pytest.raises(UnsupportedDraftError, match=r"LlamaForCausalLM, .* is required, found Identity"):
+        draft_of(torch.nn.Identity())
+    with pytest.raises(UnsupportedDraftError, match=r"weights of one of .*bfloat16, .* are required, found .*float32"):
+        draft_of(loaded("LlamaForCausalLM")[1])
+
+
+def test_a_cache_of_other_numbers_than_the_weights_is_refused(loaded):
+    _, vllms = loaded("LlamaForCausalLM")
+    for layer in vllms.model.layers:
+        layer.self_attn.attn.kv_cache = torch.zeros(3, 2, 16, 64)
+    assert [cache.shape[0] for cache in caches_of(vllms)] == [3, 3]
+    vllms.model.layers[1].self_attn.attn.kv_cache = torch.zeros(3, 2, 16, 64, dtype=torch.uint8)
+    with pytest.raises(UnsupportedDraftError, match=r"a KV cache of torch\.float32 is required, found torch\.uint8"):
+        caches_of(vllms)
