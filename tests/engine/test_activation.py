@@ -138,24 +138,22 @@ import nightjar_engine_patch.cpu.worker
 from vllm.v1.worker import cpu_model_runner, cpu_worker
 found["stock runner"] = cpu_worker.CPUModelRunner is cpu_model_runner.CPUModelRunner
 
-import vllm.distributed.utils
+from vllm.distributed.device_communicators import shm_broadcast
 from vllm.v1.executor.multiproc_executor import MultiprocExecutor
 from nightjar_engine_patch.cpu.executor import NightjarExecutor
+from nightjar_engine_patch.cpu.waiting import Waiting
 
-def yields(ours, theirs, start):
-    "How often vLLM yields before and after a process of ours starts."
-    counted = []
-    os.sched_yield = lambda: counted.append(1)
-    vllm.distributed.utils.USE_SCHED_YIELD = True
-    vllm.distributed.utils.sched_yield()
-    before = len(counted)
-    setattr(theirs, start, lambda _: vllm.distributed.utils.sched_yield())
+def rests(ours, theirs, start):
+    "Whether a process of ours rests while it waits, before vLLM's own start and from it on."
+    shm_broadcast.sched_yield = vllm.distributed.utils.sched_yield
+    before, during = isinstance(shm_broadcast.sched_yield, Waiting), []
+    setattr(theirs, start, lambda _: during.append(isinstance(shm_broadcast.sched_yield, Waiting)))
     getattr(ours.__new__(ours), start)()
-    return [before, len(counted) - before]
+    return [before, *during]
 
-found["yields"] = [
-    yields(NightjarExecutor, MultiprocExecutor, "_init_executor"),
-    yields(nightjar_engine_patch.cpu.worker.NightjarCPUWorker, cpu_worker.CPUWorker, "init_device"),
+found["rests"] = [
+    rests(NightjarExecutor, MultiprocExecutor, "_init_executor"),
+    rests(nightjar_engine_patch.cpu.worker.NightjarCPUWorker, cpu_worker.CPUWorker, "init_device"),
 ]
 with open(sys.argv[3], "w") as file:
     json.dump(found, file)
@@ -220,8 +218,8 @@ def test_importing_our_worker_replaces_nothing(found):
     assert found["stock runner"]
 
 
-def test_engine_core_and_worker_wait_for_each_other_without_yielding(found):
-    assert found["yields"] == [[1, 0], [1, 0]]
+def test_engine_core_and_worker_rest_while_they_wait_for_each_other(found):
+    assert found["rests"] == [[False, True], [False, True]]
 
 
 def test_vllm_finds_the_plugin_by_its_entry_point():

@@ -19,7 +19,7 @@ class NightjarExecutor(MultiprocExecutor):
     _drafts: Any = None
 
     def _init_executor(self) -> None:
-        waiting.stop_yielding()
+        waiting.rest_while_waiting()
         super()._init_executor()
 
     def sample_tokens(self, grammar_output: Any, non_block: bool = False) -> Any:  # noqa: FBT001, FBT002 - vLLM's signature

@@ -22,5 +22,5 @@ class NightjarCPUWorker(stock.CPUWorker):
         bound: Any = stock
         bound.CPUModelRunner = NightjarCPUModelRunner
         sampling.repair()
-        waiting.stop_yielding()
+        waiting.rest_while_waiting()
         super().init_device()
