@@ -20,19 +20,25 @@ from nightjar_engine_patch.step_measure import StepMeasure
 
 MS = 1_000_000
 ECHO = """
-import argparse, json, sys
-parser = argparse.ArgumentParser()
-parser.add_argument("--arguments", type=json.loads)
-parser.add_argument("--answers")
-options = parser.parse_args()
-print("a library prints this", flush=True)
-with open(options.answers, "w") as answers:
-    print(json.dumps({"start_seconds": options.arguments["start"]}), file=answers, flush=True)
-    for line in sys.stdin:
-        command = json.loads(line)
+import sys
+from nightjar_benchmarks.gpu_engine.under_test import main
+
+class Echo:
+    def __init__(self, arguments):
+        self.start_seconds = arguments["start"]
+        print("a library prints this", flush=True)
+
+    def run(self, command):
         if command.get("die"):
             sys.exit("it died")
-        print(json.dumps({"heard": command}), file=answers, flush=True)
+        if command.get("fail"):
+            raise ValueError("no such thing")
+        return {"heard": command}
+
+    def close(self):
+        pass
+
+main(Echo)
 """
 
 
@@ -143,12 +149,15 @@ def test_every_figure_of_the_topic_is_measured(tmp_path, monkeypatch):
     assert set(found) == {goal.name for goal in GOALS if goal.topic == "gpu_engine"}
 
 
-def test_an_engine_in_its_own_process_answers_in_order_and_says_what_it_died_of(tmp_path, monkeypatch):
+def test_an_engine_in_its_own_process_answers_in_order_and_says_what_failed_or_what_it_died_of(tmp_path, monkeypatch):
     (tmp_path / "echoing.py").write_text(ECHO)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
     engine = Remote("echo", {"start": 7}, tmp_path / "log", module="echoing")
     assert engine.receive() == {"start_seconds": 7}
     assert engine.ask(prompts=[[1]]) == {"heard": {"prompts": [[1]]}}
+    with pytest.raises(RuntimeError, match=r"the engine 'echo' failed:\n(.|\n)*ValueError: no such thing"):
+        engine.ask(fail=True)
+    assert engine.ask(prompts=[]) == {"heard": {"prompts": []}}
     engine.send(die=True)
     with pytest.raises(RuntimeError, match=r"the engine 'echo' ended:\n(.|\n)*it died"):
         engine.receive()

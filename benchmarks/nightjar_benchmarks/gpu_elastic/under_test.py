@@ -144,7 +144,14 @@ class ElasticUnderTest(EngineUnderTest):
         """
         changes, samples = self._changes(), [self.books()]
         expected = {"calm": self._answers(calm, tokens), "crowd": self._answers(crowd, tokens)}
-        story = {"requests": 0, "different": 0}
+        story = {"requests": 0, "different": 0, "moved_blocks": 0}
+
+        def sample() -> None:
+            story["moved_blocks"] += sum(change.moved_blocks for change in changes.done)
+            # What is noted here would look like memory that the engine keeps.
+            for noted in (changes.done, self.steps.seen, self.reloads.seen):
+                noted.clear()
+            samples.append(self.books())
 
         def round_trips(changes: Changes) -> None:
             for cycle in range(cycles):
@@ -155,7 +162,7 @@ class ElasticUnderTest(EngineUnderTest):
                     self._wait_steps(DRAFT_STEPS)
                     self._control().plan([], 0)
                 if (cycle + 1) % (cycles // SAMPLES or 1) == 0:
-                    samples.append(self.books())
+                    sample()
 
         def serving(done: Callable[[], bool]) -> None:
             for turn in count():
@@ -167,8 +174,8 @@ class ElasticUnderTest(EngineUnderTest):
                 story["different"] += sum(a != b for a, b in zip(received, expected[name], strict=True))
 
         changes.beside(round_trips, serving)
-        moved = sum(change.moved_blocks for change in changes.done)
-        counted = {"cycles": cycles, "refusals": changes.refusals, "moved_blocks": moved, "samples": samples}
+        sample()
+        counted = {"cycles": cycles, "refusals": changes.refusals, "samples": samples}
         return story | counted | {"answers": expected, "preempted": self._preempted(), "books": self.books()}
 
     def _control(self) -> Any:
@@ -227,7 +234,8 @@ class ElasticUnderTest(EngineUnderTest):
         deadline = time.monotonic() + seconds
         while not holds():
             if time.monotonic() > deadline:
-                raise TimeoutError("the engine did not get as far as the measurement needs")
+                steps = len(self.steps.seen)
+                raise TimeoutError(f"the engine did not get as far as the measurement needs, after {steps} steps")
             time.sleep(0.0005)
 
 

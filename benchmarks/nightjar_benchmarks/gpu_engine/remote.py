@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 _MODULE = "nightjar_benchmarks.gpu_engine.under_test"
+# What an answer has where a command came to nothing: its traceback.
+FAILED = "failed"
 
 
 class Remote:
@@ -37,13 +39,15 @@ class Remote:
         print(json.dumps(command), file=self._commands, flush=True)
 
     def receive(self) -> dict[str, Any]:
-        """The next answer; RuntimeError with the end of the log when the process has ended."""
+        """The next answer; RuntimeError with what failed, or with the end of the log when the process has ended."""
         line = self._answers.readline()
         if not line:
             self.stop()
             tail = "\n".join(self._log.read_text(encoding="utf-8").splitlines()[-60:])
             raise RuntimeError(f"the engine {self.name!r} ended:\n{tail}")
         found: dict[str, Any] = json.loads(line)
+        if FAILED in found:
+            raise RuntimeError(f"the engine {self.name!r} failed:\n{found[FAILED]}")
         return found
 
     def ask(self, **command: Any) -> dict[str, Any]:

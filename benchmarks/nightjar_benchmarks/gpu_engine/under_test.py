@@ -5,6 +5,7 @@ import json
 import os
 import sys
 import time
+import traceback
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 
 from nightjar_benchmarks.gpu_engine.control import Control
+from nightjar_benchmarks.gpu_engine.remote import FAILED
 from nightjar_benchmarks.gpu_engine.spread import spread
 from nightjar_benchmarks.gpu_engine.watcher import STEP_FIELDS
 
@@ -129,8 +131,16 @@ def main(make: type[EngineUnderTest] = EngineUnderTest) -> None:
         engine = make(options.arguments)
         print(json.dumps({"start_seconds": engine.start_seconds}), file=answers, flush=True)
         for line in sys.stdin:
-            print(json.dumps(engine.run(json.loads(line))), file=answers, flush=True)
+            print(json.dumps(_answer(engine, json.loads(line))), file=answers, flush=True)
         engine.close()
+
+
+def _answer(engine: EngineUnderTest, command: dict[str, Any]) -> dict[str, Any]:
+    """The engine goes on whatever became of one measurement."""
+    try:
+        return engine.run(command)
+    except Exception:  # noqa: BLE001 - raised again by who asked
+        return {FAILED: traceback.format_exc()}
 
 
 if __name__ == "__main__":
