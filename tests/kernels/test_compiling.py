@@ -76,7 +76,11 @@ def test_weights_are_on_their_way_before_a_kernel_waits(compiled):
     found = compiled(small_linear)
     small_linear.norm_gate_up(zeros(1, 896), Norm(zeros(896), 1e-6), zeros(2 * 4864, 896))
     small_linear.linear_add(zeros(8, 4864), zeros(896, 4864), zeros(8, 896))
-    assert len(found) == 2
+    # Norms in one piece and in several.
+    small_linear.norm_gate_up(zeros(8, 896), Norm(zeros(896), 1e-6), zeros(2 * 4864, 896))
+    small_linear.norm_linear(zeros(32, 2048), Norm(zeros(2048), 1e-6), zeros(3072, 2048), None)
+    assert len(found) == 4
+    assert all("mma.sync" in kernel.asm["ptx"] for kernel in found[1:])
     for kernel in found:
         before, after = kernel.asm["ptx"].split("griddepcontrol.wait")
         assert "griddepcontrol.launch_dependents" in before

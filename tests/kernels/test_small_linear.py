@@ -16,7 +16,7 @@ SHAPES = [(24, 70), (48, 256)]
 def triton_module(interpreted) -> ModuleType:
     module = interpreted("nightjar_kernels.small_linear.triton")
     # Every shape above takes several programs, and several pieces of the inputs.
-    module.WHOLE_ROWS, module.PROGRAMS, module.TILE_INPUTS = 1024, 2, 32
+    module.WHOLE_ROWS, module.PROGRAMS, module.SHARE_INPUTS, module.WARPS = 1024, 2, 16, 2
     return module
 
 

@@ -1,7 +1,8 @@
 """The Triton kernels.
 
 One or two tokens are multiplied without tensor cores: a program reads whole rows of the matrix in one go, and has
-nothing to wait for but memory. More tokens share the rows that a program reads piece by piece, on tensor cores.
+nothing to wait for but memory. More tokens share rows on tensor cores: each warp of a program multiplies a share of the
+inputs, so that none has a long chain of products to wait for, and the shares are added up at the end.
 
 Each kernel lets the next one start at once and reads its first weights, which nothing in a pass writes, before it
 waits for what precedes it (programmatic dependent launch). Everything else, sizes of requests included, is read after
@@ -26,16 +27,17 @@ from nightjar_kernels.dependent_launch import launches_dependents
 if TYPE_CHECKING:
     from nightjar_kernels.small_linear import Norm
 
-# The most tokens that are multiplied without tensor cores. In a prototype on an H200 two tokens cost 1.27 times one,
-# four 1.9 times.
+# The most tokens that are multiplied without tensor cores; twice as many where rows are so long that tensor cores read
+# them in several pieces. What is faster on an H200, as are the sizes of tiles below, at the 0.5B draft's matrices.
 FEW_TOKENS = 2
 # What a program without tensor cores reads in one go, in elements: 64 KiB of registers.
 WHOLE_ROWS = 32768
 # The most outputs of such a program, and how many programs are wanted rather than that: an H200's multiprocessors.
 MOST_ROWS, PROGRAMS = 8, 132
-# The outputs of a program on tensor cores, and the inputs that it reads at a time.
+# The outputs of a program on tensor cores, and the inputs that each of its warps multiplies at a time.
 TILE_OUTPUTS = 16
-TILE_INPUTS = 256
+SHARE_INPUTS = 256
+WARPS = 4
 
 
 def norm_linear(x: torch.Tensor, norm: Norm, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
@@ -75,7 +77,8 @@ def _launch(
     early = launches_dependents(x.device)
     launch = {"PDL": early, "launch_pdl": early, "num_stages": 1}
     rows = rows_at_once(inputs, outputs, gated=gated)
-    if tokens <= FEW_TOKENS and rows:
+    few = FEW_TOKENS if inputs <= WARPS * SHARE_INPUTS else 2 * FEW_TOKENS
+    if tokens <= few and rows:
         padded = triton.next_power_of_2(inputs)
         _few_tokens_kernel[(triton.cdiv(outputs, rows),)](
             *given,
@@ -93,13 +96,14 @@ def _launch(
             *given,
             tokens,
             outputs,
-            TOKENS_PADDED=max(16, triton.next_power_of_2(tokens)),
+            TOKENS_PADDED=max(8, triton.next_power_of_2(tokens)),
             INPUTS=inputs,
             TILE_OUTPUTS=TILE_OUTPUTS,
-            TILE_INPUTS=TILE_INPUTS,
+            SHARES=WARPS,
+            SHARE_INPUTS=SHARE_INPUTS,
             **parts,
             **launch,
-            num_warps=4,
+            num_warps=WARPS,
         )
     return out
 
@@ -172,7 +176,8 @@ def _tiles_kernel(  # noqa: C901 - its branches are variants, compiled apart
     TOKENS_PADDED: tl.constexpr,
     INPUTS: tl.constexpr,
     TILE_OUTPUTS: tl.constexpr,
-    TILE_INPUTS: tl.constexpr,
+    SHARES: tl.constexpr,
+    SHARE_INPUTS: tl.constexpr,
     NORM: tl.constexpr,
     BIAS: tl.constexpr,
     ADD: tl.constexpr,
@@ -181,51 +186,59 @@ def _tiles_kernel(  # noqa: C901 - its branches are variants, compiled apart
 ):
     if PDL:
         gdc_launch_dependents()
-    token = tl.arange(0, TOKENS_PADDED)
+    piece_inputs: tl.constexpr = SHARES * SHARE_INPUTS
     row = tl.program_id(0) * TILE_OUTPUTS + tl.arange(0, TILE_OUTPUTS)
-    tile = tl.arange(0, TILE_INPUTS)
-    has_token, has_row = token < tokens, row < outputs
-    x_ptrs = x_ptr + token[:, None] * INPUTS + tile[None, :]
-    weight_ptrs = weight_ptr + row.to(tl.int64)[None, :] * INPUTS + tile[:, None]
+    token = tl.arange(0, TOKENS_PADDED)
+    has_row, has_token = row < outputs, token < tokens
+    # [shares, inputs of a share]: each warp multiplies one share of a piece's inputs.
+    share = tl.arange(0, SHARES)[:, None] * SHARE_INPUTS + tl.arange(0, SHARE_INPUTS)[None, :]
+    # [shares, outputs, inputs of a share]
+    weight_ptrs = weight_ptr + row.to(tl.int64)[None, :, None] * INPUTS + share[:, None, :]
     second = outputs.to(tl.int64) * INPUTS
-    inside = has_row[None, :] & (tile < INPUTS)[:, None]
+    inside = has_row[None, :, None] & (share < INPUTS)[:, None, :]
     weight = tl.load(weight_ptrs, mask=inside, other=0.0, eviction_policy="evict_first")
     if GATED:
         gated_weight = tl.load(weight_ptrs + second, mask=inside, other=0.0, eviction_policy="evict_first")
-        gated = tl.full([TOKENS_PADDED, TILE_OUTPUTS], 0.0, tl.float32)
+        gated = tl.full([SHARES, TILE_OUTPUTS, TOKENS_PADDED], 0.0, tl.float32)
+    # [shares, inputs of a share, tokens]
+    x_ptrs = x_ptr + token[None, None, :] * INPUTS + share[:, :, None]
     if PDL:
         gdc_wait()
     if NORM:
         squares = tl.full([TOKENS_PADDED], 0.0, tl.float32)
         # Unrolled: the loads do not wait for one another.
-        for piece in tl.static_range(0, INPUTS, TILE_INPUTS):
-            x = tl.load(x_ptrs + piece, mask=has_token[:, None] & (piece + tile < INPUTS)[None, :], other=0.0)
-            squares += tl.reduce(x.to(tl.float32) * x.to(tl.float32), 1, _sum_combine)
+        for piece in tl.static_range(0, INPUTS, piece_inputs):
+            given = has_token[None, None, :] & (piece + share < INPUTS)[:, :, None]
+            seen = tl.load(x_ptrs + piece, mask=given, other=0.0).to(tl.float32)
+            squares += tl.reduce(tl.reduce(seen * seen, 1, _sum_combine), 0, _sum_combine)
         scale = tl.rsqrt(squares / INPUTS + eps)
-    out = tl.full([TOKENS_PADDED, TILE_OUTPUTS], 0.0, tl.float32)
-    for start in range(0, INPUTS, TILE_INPUTS):
-        has_input = start + tile < INPUTS
-        x = tl.load(x_ptrs + start, mask=has_token[:, None] & has_input[None, :], other=0.0)
+    out = tl.full([SHARES, TILE_OUTPUTS, TOKENS_PADDED], 0.0, tl.float32)
+    for start in range(0, INPUTS, piece_inputs):
+        has_input = start + share < INPUTS
+        x = tl.load(x_ptrs + start, mask=has_token[None, None, :] & has_input[:, :, None], other=0.0)
         if NORM:
-            norm = tl.load(norm_ptr + start + tile, mask=has_input, other=0.0)
-            scaled = (x.to(tl.float32) * scale[:, None]).to(norm.dtype).to(tl.float32)
-            x = (scaled * norm.to(tl.float32)[None, :]).to(norm.dtype)
-        out = tl.dot(x, weight, out)
+            norm = tl.load(norm_ptr + start + share, mask=has_input, other=0.0)
+            scaled = (x.to(tl.float32) * scale[None, None, :]).to(norm.dtype).to(tl.float32)
+            x = (scaled * norm.to(tl.float32)[:, :, None]).to(norm.dtype)
         # The next piece is on its way while this one is multiplied.
-        following = start + TILE_INPUTS
-        inside = has_row[None, :] & (following + tile < INPUTS)[:, None]
+        following = start + piece_inputs
+        inside = has_row[None, :, None] & (following + share < INPUTS)[:, None, :]
+        next_weight = tl.load(weight_ptrs + following, mask=inside, other=0.0, eviction_policy="evict_first")
         if GATED:
-            gated = tl.dot(x, gated_weight, gated)
-            gated_weight = tl.load(
+            next_gated = tl.load(
                 weight_ptrs + second + following, mask=inside, other=0.0, eviction_policy="evict_first"
             )
-        weight = tl.load(weight_ptrs + following, mask=inside, other=0.0, eviction_policy="evict_first")
+            gated = tl.dot(gated_weight, x, gated)
+            gated_weight = next_gated
+        out = tl.dot(weight, x, out)
+        weight = next_weight
+    total = tl.reduce(out, 0, _sum_combine)
     if BIAS:
-        out += tl.load(bias_ptr + row, mask=has_row, other=0.0).to(tl.float32)[None, :]
+        total += tl.load(bias_ptr + row, mask=has_row, other=0.0).to(tl.float32)[:, None]
     if GATED:
-        out = out / (1.0 + tl.exp(-out)) * gated
-    place = token[:, None] * outputs + row[None, :]
-    inside_out = has_token[:, None] & has_row[None, :]
+        total = total / (1.0 + tl.exp(-total)) * tl.reduce(gated, 0, _sum_combine)
+    place = token[None, :] * outputs + row[:, None]
+    inside_out = has_token[None, :] & has_row[:, None]
     if ADD:
-        out += tl.load(residual_ptr + place, mask=inside_out, other=0.0).to(tl.float32)
-    tl.store(out_ptr + place, out.to(out_ptr.dtype.element_ty), mask=inside_out)
+        total += tl.load(residual_ptr + place, mask=inside_out, other=0.0).to(tl.float32)
+    tl.store(out_ptr + place, total.to(out_ptr.dtype.element_ty), mask=inside_out)
