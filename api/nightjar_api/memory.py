@@ -15,7 +15,10 @@ class MemorySpec(Model):
 
     elastic: bool = Field(
         default=False,
-        description="Give the draft's memory to the KV cache while nothing is speculated; needs a restart.",
+        description=(
+            "Give the draft's memory to the KV cache while nothing is speculated; needs a restart. With device cuda the"
+            " engine keeps a copy of the draft's weights in the host's memory, for which engine.resources need room."
+        ),
     )
     tau_low: AmountOrShare = Field(
         default="10%", description="KV blocks below which free ones are short; a number, or a share such as 10%."

@@ -275,14 +275,6 @@ class NightjarServiceSpec(Model):
             holds=lambda part: part.engine.tensor_parallel_size == 1 or part.draft is None or not part.draft.is_planned,
             cel="self.engine.tensorParallelSize == 1 || !has(self.draft) || self.draft.method != 'draft-model'",
         ),
-        # Likewise.
-        Rule(
-            field="memory.elastic",
-            requires="false with engine.device cuda is required",
-            advice="the draft's memory changes hands on CPUs only so far",
-            holds=lambda part: not part.memory.elastic or part.engine.device != "cuda",
-            cel="!self.memory.elastic || self.engine.device != 'cuda'",
-        ),
         Rule(
             field="cache.accessMode",
             requires="ReadWriteMany for a claim that several pods share is required",

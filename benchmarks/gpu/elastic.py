@@ -5,7 +5,7 @@ From the repository root, on a host with one H200, vLLM 0.32.0, and this reposit
 
     python3 benchmarks/gpu/elastic.py --commit $(git rev-parse HEAD)
 
-Not run yet. What is meant to take long: 10,000 cycles some 140 s, four runs over a saturated pool some 25 s each, two
+What takes long: 10,000 cycles some 140 s, four runs over a saturated pool some 25 s each, two
 engines some 60 s each to start.
 """
 

@@ -135,7 +135,7 @@ class ControlPlane:
     ) -> None:
         """Listen on `path` with mode 0600; RefusalError when another process does, or when that is impossible."""
         info.engine_id = str(uuid.uuid4())
-        if memory is None and not info.elastic_unsupported_reason:
+        if memory is None:
             info.elastic_unsupported_reason = NO_ELASTIC_POOL
         info.draft_residency = engine_pb2.DRAFT_RESIDENCY_ON_DEVICE
         self.info = info

@@ -12,7 +12,7 @@ _DRAFT_PREFIX = "draft_model."
 
 
 def engine_info(vllm_config: Any, kv_cache_config: Any, settings: EngineSettings) -> engine_pb2.EngineInfo:
-    """`engine_id` is the control plane's to fill, and `elastic_unsupported_reason` where a setting would help."""
+    """`engine_id`, `draft_residency` and `elastic_unsupported_reason` are the control plane's to fill."""
     import vllm
 
     speculative = vllm_config.speculative_config
@@ -24,9 +24,6 @@ def engine_info(vllm_config: Any, kv_cache_config: Any, settings: EngineSettings
         target_model=vllm_config.model_config.model,
         draft_model=speculative.draft_model_config.model,
         draft_weights_stay=runner is CPU_V1,
-        elastic_unsupported_reason=(
-            "" if runner is CPU_V1 or settings.elastic else f"memory cannot change hands with {runner.name} yet"
-        ),
         gamma_max=speculative.num_speculative_tokens,
         fallback_gamma=settings.fallback_gamma,
         max_batch=vllm_config.scheduler_config.max_num_seqs,

@@ -44,7 +44,7 @@ def check_configuration(config: Any, settings: EngineSettings) -> Runner:
     runner = runner_of(config)
     _check_engine(config, runner)
     if settings.elastic:
-        _check_elastic(config, runner)
+        _check_elastic(config)
     return runner
 
 
@@ -119,22 +119,12 @@ def _check_graphs(config: Any) -> None:
         )
 
 
-def _check_elastic(config: Any, runner: Runner) -> None:
-    """What else would move or drop the memory that an elastic pool keeps the books of; the layers are looked at when
-    the KV cache is allocated.
+def _check_elastic(config: Any) -> None:
+    """What else would move or drop the memory that an elastic pool keeps the books of; layers, device and host are
+    looked at when the KV cache is allocated.
     """
-    refuse_unproven(runner)
     if config.model_config.enable_sleep_mode:
         raise RefusalError(
             "model_config.enable_sleep_mode: elastic memory requires False, found True; drop --enable-sleep-mode, or "
             "set additional_config.nightjar.elastic to false"
-        )
-
-
-def refuse_unproven(runner: Runner) -> None:
-    """Goes away when the tests and the benchmark of elastic memory on GPUs, which lift it, have run on one."""
-    if runner is not CPU_V1:
-        raise RefusalError(
-            f"additional_config.nightjar.elastic: false is required with {runner.name}, found true: memory cannot "
-            f"change hands on a GPU yet"
         )

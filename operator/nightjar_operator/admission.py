@@ -12,6 +12,7 @@ from typing import Any
 from nightjar_api import service as documents
 from nightjar_api.errors import ConfigurationError
 from nightjar_api.model import cluster_problems, transition_problems
+from nightjar_api.quantities import amount
 from nightjar_api.service import NightjarService
 from nightjar_api.sources import ModelSource
 from nightjar_operator import notices
@@ -39,7 +40,8 @@ def review(new: Mapping[str, Any], old: Mapping[str, Any] | None, gpu_memory_byt
     except ConfigurationError as error:
         return Verdict(refusals=tuple(str(error).splitlines()))
     refusals = cluster_problems(service.spec, "spec") + _changes(old, service)
-    warnings = notices.without_planning(service) + _disruption(service) + _sizes(service, gpu_memory_bytes)
+    sizes = _sizes(service, gpu_memory_bytes) + _copy_of_draft(service)
+    warnings = notices.without_planning(service) + _disruption(service) + sizes
     return Verdict(tuple(refusals), tuple(warnings))
 
 
@@ -83,6 +85,26 @@ def _sizes(service: NightjarService, gpu_memory_bytes: int | None) -> list[str]:
         f" and one offers {offered} GiB; {advice}"
     )
     return [sentence]
+
+
+def _copy_of_draft(service: NightjarService) -> list[str]:
+    """Whether the engine's container has room for what elastic memory keeps on the host, as far as names tell."""
+    spec = service.spec
+    source = spec.draft.source if spec.draft is not None else None
+    parameters = _parameters(source) if source is not None else None
+    if not spec.memory.elastic or spec.engine.device == "cpu" or parameters is None:
+        return []
+    weights = int(parameters * _BYTES.get(spec.target.dtype, 2))
+    # As torch takes pinned memory (nightjar_engine_patch.gpu.draft_weights).
+    needed = 1 << (weights - 1).bit_length()
+    given = {"limits": spec.engine.resources.limits, "requests": spec.engine.resources.requests}
+    return [
+        f"spec.engine.resources.{kind}.memory: by its name the draft takes {needed / _GIB:.3g} GiB of the host's memory"
+        f" for a copy of its weights (memory.elastic), beside what the engine takes anyway, found {amounts['memory']};"
+        f" raise it"
+        for kind, amounts in given.items()
+        if "memory" in amounts and amount(amounts["memory"]) < needed
+    ]
 
 
 def _parameters(source: ModelSource) -> float | None:

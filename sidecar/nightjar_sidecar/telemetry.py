@@ -77,10 +77,10 @@ def switched(last: StepReport | None, report: StepReport) -> Switch | None:
 
 
 _RESIDENCY = {
-    DraftResidency.DRAFT_RESIDENCY_ON_DEVICE: "the draft's weights are on the device",
-    DraftResidency.DRAFT_RESIDENCY_LEAVING: "the draft's weights are leaving the device",
-    DraftResidency.DRAFT_RESIDENCY_AWAY: "the draft's weights are away: the KV cache has their room",
-    DraftResidency.DRAFT_RESIDENCY_RETURNING: "the draft's weights are coming back",
+    DraftResidency.DRAFT_RESIDENCY_ON_DEVICE: "the draft has its memory again",
+    DraftResidency.DRAFT_RESIDENCY_LEAVING: "the draft is leaving: its memory goes to the KV cache",
+    DraftResidency.DRAFT_RESIDENCY_AWAY: "the draft is away: the KV cache has its memory",
+    DraftResidency.DRAFT_RESIDENCY_RETURNING: "the draft is coming back to its memory",
 }
 
 

@@ -7,11 +7,10 @@ import grpc
 import pytest
 
 from nightjar_benchmarks.goals import GOALS
-from nightjar_benchmarks.gpu_elastic import figures, measure, unproven
+from nightjar_benchmarks.gpu_elastic import figures, measure
 from nightjar_benchmarks.gpu_elastic.changes import Changes
 from nightjar_benchmarks.gpu_elastic.under_test import steady_run
 from nightjar_benchmarks.gpu_engine.pairs import SMALL, write_pair
-from nightjar_engine_patch import refusals
 
 GRANULE = 16 << 20
 BOOKS = {
@@ -190,11 +189,3 @@ def test_a_steady_run_is_counted_from_the_latest_step_back():
     seen = [(4, 4, None, 0.0), (4, 9, None, 0.0), (4, 4, None, 0.0), (4, 4, None, 0.0)]
     assert steady_run(seen, 4) == 2
     assert steady_run([], 4) == 0
-
-
-def test_the_refusal_is_lifted_by_who_measures_and_by_nobody_else(monkeypatch):
-    with pytest.raises(refusals.RefusalError, match="memory cannot change hands on a GPU yet"):
-        refusals.refuse_unproven(refusals.GPU_V2)
-    monkeypatch.setattr(refusals, "refuse_unproven", refusals.refuse_unproven)
-    unproven.lift()
-    refusals.refuse_unproven(refusals.GPU_V2)

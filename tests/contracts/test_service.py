@@ -131,7 +131,6 @@ def test_a_bad_field_is_refused_with_its_path(load, tmp_path, path, value):
         ("spec.planner", {"policy": "fixed", "fixedGamma": 5}, "planner.fixedGamma: at most"),
         ("spec.fallback.gamma", 4, "fallback.gamma: at most"),
         ("spec.engine.tensorParallelSize", 2, "engine.tensorParallelSize: 1 beside a draft of method draft-model is"),
-        ("spec.memory", {"elastic": True}, "memory.elastic: false with engine.device cuda is required"),
         ("spec.planner.buckets", [1, 4, 4], "spec.planner.buckets: a list of growing upper bounds"),
         ("spec.planner.buckets", [0, 1], "spec.planner.buckets.0: "),
         ("spec.engine.args", ["--max_model_len=5"], "--max_model_len=5, which spec.target.maxModelLen decides"),

@@ -170,11 +170,48 @@ def test_vllm_binds_our_views_to_its_layers_and_allocates_by_itself_again_afterw
     assert all(torch.equal(one, other) for one, other in zip(speculator.model.parameters(), expected, strict=True))
 
 
-def test_a_device_that_has_too_little_or_maps_nothing_is_refused(monkeypatch):
-    def refuse(_):
-        raise MemoryCallError("a device with virtual memory management is required, found none")
+NO_MAPPING = MemoryCallError("a device with virtual memory management is required, found one without it")
 
-    monkeypatch.setattr(elastic_start, "_memory_of", refuse)
-    start = ElasticStart(SpeculatorDouble())
-    with pytest.raises(RefusalError, match=r"^additional_config\.nightjar\.elastic: a device with virtual memory"):
-        start.allocate(config(), torch.device("cpu"), KVCacheLayout.LBNHC, [TOKENS])
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        (
+            ImportError("No module named 'cuda'"),
+            r"the package cuda-bindings is required .* found none \(No module named",
+        ),
+        (NO_MAPPING, r"a device with virtual memory management is required, .*; set it to false$"),
+    ],
+)
+def test_a_platform_without_virtual_memory_is_refused_and_nothing_has_left(monkeypatch, missing, message):
+    def refuse(_):
+        raise missing
+
+    monkeypatch.setattr(elastic_start, "CudaMemory", refuse)
+    speculator = SpeculatorDouble()
+    with pytest.raises(RefusalError, match=rf"^additional_config\.nightjar\.elastic: {message}"):
+        allocate(speculator)
+    assert all(weight.numel() for weight in speculator.model.parameters())
+
+
+def test_a_device_that_has_too_little_is_refused(monkeypatch):
+    class Full(CpuMemory):
+        def create(self, size):
+            raise MemoryCallError(f"cuMemCreate({size}, 0) failed")
+
+    monkeypatch.setattr(elastic_start, "_memory_of", lambda _: Full())
+    with pytest.raises(RefusalError, match=r"nightjar\.elastic: cuMemCreate.* failed; lower --gpu-memory-utilization"):
+        allocate(SpeculatorDouble())
+
+
+def test_a_host_that_has_too_little_for_the_copy_is_refused(monkeypatch):
+    monkeypatch.setattr(elastic_start, "_memory_of", lambda _: CpuMemory())
+    monkeypatch.setattr(elastic_start, "free_host_bytes", lambda: 1000)
+    with pytest.raises(
+        RefusalError, match=r"bytes of host memory are required for a pinned copy .* 1000 are free; raise"
+    ):
+        allocate(SpeculatorDouble())
+
+
+def allocate(speculator):
+    return ElasticStart(speculator).allocate(config(), torch.device("cpu"), KVCacheLayout.LBNHC, [TOKENS])

@@ -200,21 +200,35 @@ def test_a_weight_with_gaps_is_refused():
         DraftWeights([gaps])
 
 
-def host(root, limit=None):
+def host(root, limit, version):
     (root / "proc").mkdir()
     (root / "proc/meminfo").write_text("MemTotal:       4000 kB\nMemAvailable:   2000 kB\n")
-    group = root / "sys/fs/cgroup"
+    group = root / "sys/fs/cgroup" / ("memory" if version == 1 else "")
     group.mkdir(parents=True)
-    if limit is not None:
-        (group / "memory.max").write_text(f"{limit}\n")
-        (group / "memory.current").write_text("900000\n")
-        (group / "memory.stat").write_text("anon 500000\nactive_file 100000\ninactive_file 200000\n")
+    if limit is None:
+        return root
+    names, inherited = {
+        1: (("memory.limit_in_bytes", "memory.usage_in_bytes"), "total_"),
+        2: (("memory.max", "memory.current"), ""),
+    }[version]
+    for name, number in zip(names, (limit, 900000), strict=True):
+        (group / name).write_text(f"{number}\n")
+    files = f"{inherited}active_file 100000\n{inherited}inactive_file 200000\n"
+    (group / "memory.stat").write_text(f"anon 500000\n{files}")
     return root
 
 
 @pytest.mark.parametrize(
-    ("limit", "free"),
-    [(None, 2000 << 10), ("max", 2000 << 10), (1_000_000, 400_000), (1 << 40, 2000 << 10)],
+    ("version", "limit", "free"),
+    [
+        (2, None, 2000 << 10),
+        (2, "max", 2000 << 10),
+        (2, 1_000_000, 400_000),
+        (2, 1 << 40, 2000 << 10),
+        (1, 1_000_000, 400_000),
+        # Version 1 has no word for it.
+        (1, 2**63 - 4096, 2000 << 10),
+    ],
 )
-def test_a_host_has_what_is_available_or_what_the_container_may_still_take(tmp_path, limit, free):
-    assert free_host_bytes(host(tmp_path, limit)) == free
+def test_a_host_has_what_is_available_or_what_the_container_may_still_take(tmp_path, version, limit, free):
+    assert free_host_bytes(host(tmp_path, limit, version)) == free

@@ -40,6 +40,7 @@ def configuration(tensor_parallel_size=1, runner=CPU_V1, **scheduler):
             data_parallel_size=1,
             worker_cls=runner.stock_worker,
         ),
+        model_config=SimpleNamespace(enable_sleep_mode=False),
         kv_transfer_config=None,
         lora_config=None,
         use_v2_model_runner=runner is GPU_V2,
@@ -79,13 +80,36 @@ def test_a_gpu_engine_is_refused_with_what_its_graphs_need():
             check_configuration(configuration(runner=GPU_V2, **wrong), settings)
 
 
-def test_elastic_memory_on_a_gpu_is_refused_by_both():
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_elastic_memory_is_taken_by_both(device):
     settings = parse({"nightjar": {"socket": "e.sock", "elastic": True}})
-    with pytest.raises(RefusalError, match=r"nightjar\.elastic: false is required with gpu-v2, found true"):
-        check_configuration(configuration(runner=GPU_V2), settings)
-    changed = document(1) | {"spec": document(1)["spec"] | {"memory": {"elastic": True}}}
-    with pytest.raises(ConfigurationError, match=r"spec\.memory\.elastic: false with engine\.device cuda is required"):
-        service.from_object(changed)
+    runner = {"cuda": GPU_V2, "cpu": CPU_V1}[device]
+    assert check_configuration(configuration(runner=runner), settings) is runner
+    changed = document(1)
+    changed["spec"] |= {"engine": {"device": device}, "memory": {"elastic": True}}
+    assert service.from_object(changed).spec.memory.elastic
+
+
+@pytest.mark.parametrize("runner", [GPU_V2, CPU_V1], ids=lambda runner: runner.name)
+@pytest.mark.parametrize(
+    ("part", "field", "found", "message"),
+    [
+        (
+            None,
+            "kv_transfer_config",
+            "a connector",
+            r"^kv_transfer_config: Nightjar requires None, found 'a connector'",
+        ),
+        ("parallel_config", "pipeline_parallel_size", 2, r"pipeline_parallel_size: Nightjar requires 1, found 2"),
+        ("model_config", "enable_sleep_mode", True, r"enable_sleep_mode: elastic memory requires False, found True"),
+    ],
+)
+def test_elastic_memory_is_refused_beside_what_else_moves_or_splits_it(runner, part, field, found, message):
+    settings = parse({"nightjar": {"socket": "e.sock", "elastic": True}})
+    config = configuration(runner=runner)
+    setattr(getattr(config, part) if part else config, field, found)
+    with pytest.raises(RefusalError, match=message):
+        check_configuration(config, settings)
 
 
 def test_a_model_runner_that_nobody_wrote_for_is_refused_by_name():

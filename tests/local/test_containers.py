@@ -109,8 +109,7 @@ def test_planner_and_memory_reach_a_running_pod(make_service):
 
 
 def test_an_engine_is_started_with_elastic_memory_or_without(make_service):
-    cpu = {"device": "cpu"}
-    old, new = make_service(engine=cpu), make_service(engine=cpu, memory={"elastic": True, "dwell": "1m"})
+    old, new = make_service(), make_service(memory={"elastic": True, "dwell": "1m"})
     assert changes.needing_restart(changes.changed(old, new)) == ["spec.memory.elastic"]
     settings = [json.loads(argument_of(pod.build(one, LAYOUT), "--additional-config")) for one in (old, new)]
     assert "elastic" not in settings[0]["nightjar"]

@@ -56,7 +56,7 @@ LEAVES = {
     "planner.switchCost": ("12ms", "live"),
     "planner.buckets": ([1, 2], "live"),
     "planner.planTtl": ("3s", "live"),
-    "memory.elastic": (True, "template", {"engine.device": "cpu"}),
+    "memory.elastic": (False, "template"),
     "memory.tauLow": (2000, "live"),
     "memory.persistSteps": (5, "live"),
     "memory.dwell": ("1m", "live"),

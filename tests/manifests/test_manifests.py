@@ -121,6 +121,21 @@ def test_a_pod_asks_for_a_gpu_for_each_part_of_the_model(pod, edits, gpus):
     assert engine(pod("full", edits))["resources"]["limits"].get("nvidia.com/gpu") == gpus
 
 
+@pytest.mark.parametrize(("device", "gpus"), [("cuda", "1"), ("cpu", None)])
+def test_elastic_memory_reaches_the_engine_and_its_policy_the_sidecar(build, device, gpus):
+    policy = {"elastic": True, "tauLow": 200, "persistSteps": 5, "dwell": "1m"}
+    found = build("full", {"engine.device": device, "memory": policy})
+    container = engine(found["Deployment"]["spec"]["template"]["spec"])
+    assert json.loads(value(container["command"], "--additional-config"))["nightjar"]["elastic"] is True
+    assert json.loads(found["ConfigMap"]["data"]["settings.json"])["memory"] == policy
+    # Room for the copy of the draft's weights is the document's to give: nobody here knows how large they are.
+    assert (container["resources"]["requests"]["memory"], container["resources"]["limits"]["memory"]) == (
+        "32Gi",
+        "64Gi",
+    )
+    assert container["resources"]["limits"].get("nvidia.com/gpu") == gpus
+
+
 def test_nothing_runs_as_root_or_writes_to_its_image(pod):
     found = pod("full")
     assert found["securityContext"]["runAsNonRoot"]

@@ -247,6 +247,22 @@ CASES = {
         minutes=16,
         says="Requests wait because the KV cache of team/chat-1 is full.",
     ),
+    "NightjarMemoryChangesRefused": Case(
+        fires={
+            f'nightjar_memory_changes_refused_total{{{POD}, change="squeeze"}}': "0+110x60",
+            f'nightjar_memory_change_seconds_count{{{POD}, change="expand"}}': "3x60",
+        },
+        silent=[
+            # Others are carried out; a request was faster, now and then.
+            {
+                f'nightjar_memory_changes_refused_total{{{POD}, change="squeeze"}}': "0+110x60",
+                f'nightjar_memory_change_seconds_count{{{POD}, change="squeeze"}}': "0 0 0 1+1x57",
+            },
+            {f'nightjar_memory_changes_refused_total{{{POD}, change="expand"}}': "0+1x60"},
+        ],
+        minutes=30,
+        says="The engine of team/chat-1 refuses to squeeze, again and again.",
+    ),
 }
 
 

@@ -45,7 +45,7 @@ def test_changes_between_two_steps_are_told_in_words():
     assert told == [
         ("gamma", "γ 3 → 0"),
         ("plan", "no plan in force any more: the engine uses its fallback length"),
-        ("memory", "the draft's weights are leaving the device"),
+        ("memory", "the draft is leaving: its memory goes to the KV cache"),
     ]
     assert list(changes(report(), report(plan_version=1))) == [("plan", "the engine obeys a plan")]
 

@@ -385,7 +385,7 @@ async def test_status_tells_memory_and_what_happened(paths, serving, engine_doub
     assert told >= {
         ("engine", "connected"),
         ("gamma", "γ 0 → 1"),
-        ("memory", "the draft's weights are away"),
+        ("memory", "the draft is away"),
         ("plan", "no plan in force any more"),
         ("engine", "away, trying again"),
         ("settings", "revision two is in force"),

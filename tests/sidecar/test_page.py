@@ -166,7 +166,7 @@ async def test_the_page_follows_the_engine_without_being_loaded_again(seen, path
         await seen.until("#regret", "^$")
         happened = await seen.text("#happened")
         assert "revision two is in force" in happened
-        assert "the draft's weights are away" in happened
+        assert "the draft is away: the KV cache has its memory" in happened
         assert "engine\nconnected" in happened
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from nightjar_benchmarks.gpu_elastic import unproven
 from nightjar_benchmarks.gpu_elastic.changes import Changes
 from nightjar_benchmarks.gpu_engine.under_test import EngineUnderTest, main
 
@@ -48,7 +47,6 @@ class ElasticUnderTest(EngineUnderTest):
     """Commands name a method of it by `do`."""
 
     def __init__(self, arguments: dict[str, Any]) -> None:
-        unproven.lift()
         self.reloads = Reloads()
         super().__init__(arguments)
         self._names = count()

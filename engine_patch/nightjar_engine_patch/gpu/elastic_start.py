@@ -36,11 +36,12 @@ class ElasticStart:
         """Each layer's view of its blocks, in place of vLLM's `allocate_kv_cache`; RefusalError when that cannot be."""
         self._device = device
         made = make_layout(config, self._draft_layers, layout, kernel_block_sizes)
+        memory = _memory_of(device)
         # Their memory is part of what the pool is made of.
         self._weights.leave(free_host_bytes=free_host_bytes(), pinned=device.type == "cuda")
         try:
             cache = ElasticCache(
-                _memory_of(device),
+                memory,
                 made.pages,
                 made.blocks,
                 weights=self._weights.nbytes,
@@ -71,3 +72,5 @@ def _memory_of(device: torch.device) -> Memory:
             f"{SETTING}: the package cuda-bindings is required to map memory of a GPU, found none ({error}); install "
             f"it, or set it to false"
         ) from error
+    except MemoryCallError as error:
+        raise RefusalError(f"{SETTING}: {error}; set it to false") from error

@@ -73,7 +73,7 @@ class CudaMemory:
         if not self._call("cuDeviceGetAttribute", attribute, device):
             raise MemoryCallError(
                 "a device with virtual memory management is required, found"
-                f" {torch.cuda.get_device_name(self._device_index)} without it; turn elastic memory off"
+                f" {torch.cuda.get_device_name(self._device_index)} without it"
             )
 
     def _call(self, name: str, *arguments: Any) -> Any:

@@ -5,8 +5,10 @@ from nightjar_kernels.block_table_remap import naive, remap_block_tables
 from nightjar_kernels.moves import block_moves
 
 
-@pytest.mark.parametrize("num_blocks", [7, 4112, 200_000])
-@pytest.mark.parametrize(("rows", "width"), [(1, 1), (3, 5), (256, 256), (257, 1000), (64, 8192)])
+@pytest.mark.parametrize(
+    ("rows", "width", "num_blocks"),
+    [(1, 1, 7), (3, 5, 200_000), (256, 256, 4112), (257, 1000, 200_000), (64, 8192, 7), (64, 8192, 4112)],
+)
 def test_the_kernel_agrees_with_its_specification(rows: int, width: int, num_blocks: int):
     generator = torch.Generator("cuda").manual_seed(rows * width)
     whole = torch.randint(0, num_blocks, (rows, width + 3), dtype=torch.int32, device="cuda", generator=generator)

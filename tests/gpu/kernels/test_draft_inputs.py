@@ -45,8 +45,7 @@ def same(first, second):
         assert torch.equal(getattr(first, name).cpu(), getattr(second, name).cpu()), name
 
 
-@pytest.mark.parametrize("rows", [1, 7, 256])
-@pytest.mark.parametrize("mapped", [False, True])
+@pytest.mark.parametrize(("rows", "mapped"), [(1, True), (7, False), (256, False), (256, True)])
 def test_the_newest_tokens(rows, mapped):
     slots = torch.randperm(SLOTS)[:rows]
     slots[::5] = -1
@@ -58,8 +57,7 @@ def test_the_newest_tokens(rows, mapped):
     same(*found)
 
 
-@pytest.mark.parametrize("mapped", [False, True])
-@pytest.mark.parametrize("longest", [1, 130, 600])
+@pytest.mark.parametrize(("longest", "mapped"), [(1, True), (130, False), (600, False), (600, True)])
 def test_unread_tokens(mapped, longest):
     torch.manual_seed(1)
     slots = torch.randperm(SLOTS)[:50]
@@ -81,8 +79,7 @@ def test_unread_tokens(mapped, longest):
     assert torch.equal(real[0], real[1].cpu())
 
 
-@pytest.mark.parametrize("vocab_size", [2048, 32000, 152064])
-@pytest.mark.parametrize("rows", [1, 33])
+@pytest.mark.parametrize(("rows", "vocab_size"), [(33, 2048), (1, 32000), (33, 152064)])
 def test_the_best_of_the_parts(rows, vocab_size):
     torch.manual_seed(3)
     logits = torch.randn(rows, vocab_size).bfloat16()

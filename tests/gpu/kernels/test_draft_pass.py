@@ -35,8 +35,7 @@ def random_draft(device, layers=4, vocab_size=32000):
     return Draft(made(vocab_size, HIDDEN, std=1), made_layers, norm(), made(vocab_size, HIDDEN))
 
 
-@pytest.mark.parametrize("rows", [1, 2, 5, 16])
-@pytest.mark.parametrize("parts", [1, 4])
+@pytest.mark.parametrize(("rows", "parts"), [(1, 4), (2, 1), (5, 4), (16, 1)])
 def test_captured_passes_propose_what_the_specification_does(rows, parts):
     """A text is read two tokens a pass by one graph, which finds its inputs where they were when it was captured."""
     draft, length = random_draft("cuda"), 40

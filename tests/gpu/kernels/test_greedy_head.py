@@ -5,9 +5,18 @@ from nightjar_kernels.greedy_head import best_of_head
 from nightjar_kernels.small_linear import Norm
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize("vocab_size", [513, 32000, 152064])
-@pytest.mark.parametrize(("rows", "inputs"), [(1, 896), (3, 1024), (16, 2048), (17, 70)])
+@pytest.mark.parametrize(
+    ("rows", "inputs", "vocab_size", "dtype"),
+    [
+        (1, 896, 152064, torch.bfloat16),
+        (1, 896, 513, torch.float16),
+        (3, 1024, 32000, torch.bfloat16),
+        (16, 2048, 152064, torch.float16),
+        (17, 70, 513, torch.bfloat16),
+        (17, 70, 32000, torch.float16),
+    ],
+    ids=str,
+)
 def test_the_best_of_each_part_is_found(rows, inputs, vocab_size, dtype):
     torch.manual_seed(0)
     x = (torch.randn(2 * rows, inputs, device="cuda") * 20).to(dtype)[1::2]
