@@ -66,6 +66,12 @@ def test_a_reload_is_compared_with_a_copy_alone_and_steps_beside_it_with_those_a
     assert found["reload_step_slowdown"].value == pytest.approx(6.3 / 6.0)
 
 
+def test_a_step_that_a_reload_held_up_counts_as_one_beside_it():
+    held_up = [0.24, 240.0, 24.0]
+    answer = {"books": BOOKS, "steps": [*steps(40), held_up], "reloads": [[238.0, 258.0]]}
+    assert figures.reload(answer, {"gb_s": [50.0]})["reload_step_slowdown"].value == pytest.approx(24.0 / 6.0)
+
+
 def test_saturation_is_the_median_turn():
     def answer(ttft, seconds):
         return {"ttft_s": [ttft] * 3, "tokens": 1000, "seconds": seconds}

@@ -136,7 +136,9 @@ def _near(steps: Sequence[Sequence[float]], change: Mapping[str, Any]) -> list[i
 
 
 def _is_beside(step: Sequence[float], reloads: Iterable[Sequence[float]]) -> bool:
-    return any(start <= step[STARTED] and step[STARTED] + step[TOOK] <= end for start, end in reloads)
+    """For the better part of it."""
+    begun, ended = step[STARTED], step[STARTED] + step[TOOK]
+    return any(2 * (min(end, ended) - max(start, begun)) > step[TOOK] for start, end in reloads)
 
 
 def _median_ttft(answer: Answer) -> float:

@@ -10,6 +10,7 @@ import torch
 
 from nightjar_engine_patch.elastic.layers import SETTING
 from nightjar_engine_patch.errors import RefusalError
+from nightjar_kernels.host_fetch import fetch
 
 # As torch's allocator does; compiled code may count on it.
 _ALIGNMENT = 512
@@ -66,10 +67,10 @@ class DraftWeights:
         self.restore()
 
     def restore(self) -> None:
-        """Fill the room again, on the current stream; asynchronously from pinned memory."""
+        """Fill the room again, on the current stream, and without waiting for it from pinned memory."""
         if self._room is None or self._copy is None:
             raise RuntimeError("weights that have left and settled are required")
-        self._room.copy_(self._copy, non_blocking=True)
+        fetch(self._copy, self._room)
 
 
 def pinned_bytes(size: int) -> int:
