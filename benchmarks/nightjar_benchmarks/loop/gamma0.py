@@ -20,7 +20,7 @@ from nightjar_benchmarks.records import Figure
 from nightjar_operator.local.pod import LocalPod
 
 BATCHES = (1, 4, 16)
-_ROUNDS = 8
+_ROUNDS = 24
 _TOKENS = 48
 
 
