@@ -5,20 +5,17 @@ From the repository root, on a host with one H200, vLLM 0.32.0, and this reposit
 
     python3 benchmarks/gpu/elastic.py --commit $(git rev-parse HEAD)
 
-What takes long: 10,000 cycles some 140 s, four runs over a saturated pool some 25 s each, two
-engines some 60 s each to start.
+What takes long, on the hosts seen: 10,000 cycles 220 s to 300 s, four runs over a saturated pool 110 s, and two
+engines, one after the other, 60 s to 110 s each to start. So the parts may be measured in several calls.
 """
 
-from pathlib import Path
 from typing import Any
 
 import torch
 from elastic_kernels import DRAFT, POOL_BLOCKS, TARGET, migration, remap
 from topic import run
 
-from nightjar_benchmarks.gpu_elastic import figures
-from nightjar_benchmarks.gpu_elastic.measure import measure
-from nightjar_benchmarks.gpu_engine.measure import Note
+from nightjar_benchmarks.gpu_elastic import figures, measure
 from nightjar_benchmarks.records import Figure
 
 REPEATS = 30
@@ -34,10 +31,14 @@ def kernels() -> dict[str, Figure]:
     return figures.kernels(migrations, remaps)
 
 
-def measure_all(folder: Path, note: Note) -> None:
-    note("kernels", kernels())
-    measure(folder, note)
-
-
 if __name__ == "__main__":
-    run("elastic", "benchmarks/gpu/elastic.py", __doc__, measure_all)
+    run(
+        "elastic",
+        "benchmarks/gpu/elastic.py",
+        __doc__,
+        {
+            "kernels": lambda _, note: note("kernels", kernels()),
+            "pool": measure.pool,
+            "cycles": measure.cycles,
+        },
+    )

@@ -11,4 +11,4 @@ from topic import run
 from nightjar_benchmarks.gpu_engine.measure import measure
 
 if __name__ == "__main__":
-    run("gpu_engine", "benchmarks/gpu/engine.py", __doc__, measure)
+    run("gpu_engine", "benchmarks/gpu/engine.py", __doc__, {"all": measure})

@@ -1,6 +1,5 @@
-"""All measurements, one after another, on two engines that are there at the same time."""
+"""The measurements of the topic, each on an engine of its own."""
 
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -27,29 +26,24 @@ RATE, SECONDS, OUTPUT, TURNS = 38.0, 20.0, 512, 2
 CYCLES, SMALL_BLOCKS, CALM, CROWD, CYCLE_TOKENS = 10_000, 400, 24, 64, 80
 
 
-def measure(folder: Path, note: Note) -> None:
-    """What fails does not keep the rest from being measured; all that failed is raised at the end."""
-    failed = []
+def pool(folder: Path, note: Note) -> None:
+    """A real pair over the paper's pool."""
     with ExitStack() as stack:
-        big_pair, small_pair = write_pair(folder / "big", BIG), write_pair(folder / "small", SMALL)
-        big = _start(stack, "big", arguments(big_pair, folder / "big.sock", BLOCKS, 256, 2048), folder)
-        small = _start(stack, "small", arguments(small_pair, folder / "small.sock", SMALL_BLOCKS, 64, 1024), folder)
-        # Nothing is timed while an engine starts.
-        small.receive()
-        big.receive()
-        prompts = Prompts(big_pair)
-        parts: list[tuple[str, Callable[[], dict[str, Figure]]]] = [
-            ("changes under a steady batch", lambda: stalls(big, prompts)),
-            ("a pool that is too small", lambda: saturation(big, prompts)),
-            ("cycles under load", lambda: endurance(small, small_pair)),
-        ]
-        for what, part in parts:
-            try:
-                note(what, part())
-            except Exception as error:  # noqa: BLE001 - raised below
-                failed.append(error)
-    if failed:
-        raise ExceptionGroup("not everything was measured", failed)
+        pair = write_pair(folder / "big", BIG)
+        engine = _start(stack, "big", arguments(pair, folder / "big.sock", BLOCKS, 256, 2048), folder)
+        engine.receive()
+        prompts = Prompts(pair)
+        note("changes under a steady batch", stalls(engine, prompts))
+        note("a pool that is too small", saturation(engine, prompts))
+
+
+def cycles(folder: Path, note: Note) -> None:
+    """A small pair, as fast as memory can change hands."""
+    with ExitStack() as stack:
+        pair = write_pair(folder / "small", SMALL)
+        engine = _start(stack, "small", arguments(pair, folder / "small.sock", SMALL_BLOCKS, 64, 1024), folder)
+        engine.receive()
+        note("cycles under load", endurance(engine, pair))
 
 
 def _start(stack: ExitStack, name: str, given: dict[str, Any], folder: Path) -> Remote:
