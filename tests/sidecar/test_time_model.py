@@ -216,6 +216,11 @@ def test_a_location_stays_within_the_middle_of_the_values(values, outliers):
     assert 1 <= location([*values, *[x + 3 for x in outliers]]) <= 2
 
 
+@given(st.lists(st.floats(1, 2), min_size=2, max_size=2), st.floats(0, 1e6))
+def test_a_single_outlier_does_not_move_a_location_of_three(values, outlier):
+    assert min(values) <= location([*values, outlier]) <= max(values)
+
+
 def test_a_slower_draft_seen_in_one_bucket_is_believed_in_all():
     model = TimeModel()
     for batch in (4, 16):
