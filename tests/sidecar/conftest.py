@@ -17,25 +17,31 @@ MS = 1_000_000
 
 
 class Toy:
-    """Step times flat up to a knee of verified tokens and linear after it, noisy, with rare spikes."""
+    """Step times flat up to a knee of verified tokens and linear after it, noisy, with rare spikes.
 
-    def __init__(self, seed, *, acceptance=0.75, knee=32, catch_up_per_token=2e-5, noise=0.04):
+    A step catches up `catch_up_limit` tokens, one request after the other; who is not caught up has no drafts.
+    """
+
+    def __init__(self, seed, *, acceptance=0.75, knee=32, catch_up_per_token=2e-5, catch_up_limit=math.inf, noise=0.04):
         self.rng = Random(seed)
         self.acceptance = acceptance
         self.knee = knee
         self.noise = noise
         self.catch_up_per_token = catch_up_per_token
+        self.catch_up_limit = catch_up_limit
         self.slower = 1.0
         self.now_ns = 0
         self.steps = 0
         self.previous = 0
         self.stale = 0
+        self.stale_at_return = 0
         self.tokens = 0
 
-    def times(self, batch, gamma):
+    def times(self, batch, gamma, drafting=None):
         """Expected draft and forward seconds."""
-        forward = 10e-3 + 0.2e-3 * max(0, batch * (gamma + 1) - self.knee)
-        return self.slower * gamma * (1e-3 + 2e-5 * batch), self.slower * forward
+        drafting = batch if drafting is None else drafting
+        forward = 10e-3 + 0.2e-3 * max(0, batch + drafting * gamma - self.knee)
+        return self.slower * gamma * (1e-3 + 2e-5 * drafting), self.slower * forward
 
     def cost(self, batch, gamma):
         """Expected seconds per token of one request."""
@@ -45,15 +51,19 @@ class Toy:
         return min(range(gamma_max + 1), key=lambda gamma: self.cost(batch, gamma))
 
     def context(self, batch):
-        return Context(batch, self.previous, self.stale * self.catch_up_per_token, 0, self.catch_up_per_token)
+        steps = math.ceil(self.stale / self.catch_up_limit)
+        return Context(batch, self.previous, self.stale * self.catch_up_per_token, steps, self.catch_up_per_token)
 
     def run(self, batch, gamma):
-        draft, forward = (self._noisy(seconds) for seconds in self.times(batch, gamma))
         self.stale = min(self.stale, 300 * batch)
-        caught_up = self.stale if gamma else 0
-        self.stale = 0 if gamma else self.stale + batch
+        if self.previous == 0:
+            self.stale_at_return = self.stale
+        caught_up = min(self.stale, self.catch_up_limit) if gamma else 0
+        self.stale += -caught_up if gamma else batch
+        drafting = round(batch * (1 - self.stale / self.stale_at_return)) if gamma and self.stale else batch
+        draft, forward = (self._noisy(seconds) for seconds in self.times(batch, gamma, drafting))
         catch_up = caught_up * self.catch_up_per_token
-        accepted = self._accepted(batch, gamma)
+        accepted = self._accepted(drafting, gamma)
         self.steps += 1
         self.now_ns += round(1e9 * (draft + forward + catch_up))
         self.previous = gamma
@@ -66,7 +76,7 @@ class Toy:
             draft_seconds=draft,
             forward_seconds=forward,
             tokens=batch + sum(accepted),
-            verified=(batch,) * gamma,
+            verified=(drafting,) * gamma,
             accepted=accepted,
             catch_up_seconds=catch_up,
             host_seconds=0.0,

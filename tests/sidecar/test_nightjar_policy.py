@@ -1,7 +1,7 @@
 """The default policy in a toy world whose best length is known."""
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -42,6 +42,31 @@ def test_without_a_measurement_a_small_batch_starts_long_and_a_crowd_does_not():
     assert lengths[:2] == [SPACE.gamma_max] * 2
     assert lengths == sorted(lengths, reverse=True)
     assert lengths[-1] <= 1
+
+
+@pytest.mark.parametrize("acceptance", [0.3, 0.5, 0.6])
+@pytest.mark.parametrize("batch", [32, 48, 64])
+def test_a_try_that_loses_in_a_crowd_never_met_ends_after_a_few_rounds_and_is_not_repeated(toy, batch, acceptance):
+    """A whole return would take sixteen steps there."""
+    for seed in range(6):
+        world, policy = toy(seed, acceptance=0.9, catch_up_limit=64), Nightjar(Space.of(3, BUCKETS))
+        assert min(world.play(policy, 4, 300)[-20:]) > 0
+        world.acceptance = acceptance
+        assert world.best(batch, 3) == 0
+        chosen = world.play(policy, batch, 400)
+        since_off = chosen[chosen.index(0) :]
+        tries = [len(list(rounds)) for speculating, rounds in groupby(since_off, bool) if speculating]
+        assert len(tries) <= 1
+        assert max(tries, default=0) <= 8
+
+
+def test_a_spike_among_the_first_rounds_of_a_length_does_not_condemn_it(toy):
+    world, policy = toy(0, noise=0.01), Nightjar(SPACE)
+    world.play(policy, 4, 300)
+    for gamma, factor in [(5, 1), (5, 1), (5, 1), (0, 1), (0, 1), (0, 6)]:
+        round_ = world.run(64, gamma)
+        policy.learn(replace(round_, forward_seconds=factor * world.times(64, gamma)[1]))
+    assert policy.score(world.context(64))[0] == pytest.approx(world.cost(64, 0), rel=0.1)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -13,8 +13,9 @@ HERE = Context(4, 0, 0.0)
 LIKELY = Candidate(2, 0.9, 0.02, 0.1, seconds=0.015, margin=0.01, untried_seconds=5.0)
 
 
-def round_(gamma, *, seconds=0.01, tokens=4, catch_up=0.0):
-    return Round(1, 0, 4, gamma, 0.0, seconds, tokens, (4,) * gamma, (0,) * gamma, catch_up_seconds=catch_up)
+def round_(gamma, *, seconds=0.01, tokens=4, catch_up=0.0, drafting=4):
+    verified = (drafting,) * gamma
+    return Round(1, 0, 4, gamma, 0.0, seconds, tokens, verified, (0,) * gamma, catch_up_seconds=catch_up)
 
 
 def opened(held=HELD_ON, candidate=LIKELY, context=HERE):
@@ -100,6 +101,40 @@ def test_a_probe_that_has_cost_more_than_it_may_win_is_given_up():
     assert probes.open is None
     assert probes.tries(BUCKET, 2) == 1
     assert probes.untried_seconds(BUCKET, 2) == 0
+
+
+CROWD = Context(64, 0, 0.1, switch_steps=12)
+SURE_TO_LOSE = LIKELY._replace(ratio=1.2, doubt_time=0.03, untried_seconds=0.0)
+
+
+@given(st.floats(1.1, 3), st.floats(0.01, 1), st.floats(1, 60), st.integers(16, 256))
+def test_a_probe_ends_once_two_rounds_of_a_crowd_have_shown_that_it_loses(ratio, seconds, untried, drafting):
+    """However long it would go on, and however much was hoped for: a round of a crowd may take a second."""
+    hopeful = LIKELY._replace(doubt_time=0.5, seconds=seconds, untried_seconds=untried * seconds * 100)
+    probes = opened(HELD_OFF, hopeful, CROWD)
+    shown = SURE_TO_LOSE._replace(ratio=ratio, doubt_time=0.01, seconds=seconds)
+    for left in (15, 14):
+        probes.learn(BUCKET, round_(2, drafting=drafting), 0.01)
+        assert probes.open.steps == left + 1
+        probes.reconsider(shown)
+    assert probes.open is None
+    assert probes.tries(BUCKET, 2) == 1
+    assert probes.untried_seconds(BUCKET, 2) == 0
+
+
+def test_a_probe_goes_on_while_it_may_still_win_and_while_hardly_a_draft_was_verified():
+    for candidate, drafting in [(LIKELY._replace(untried_seconds=0.0), 64), (SURE_TO_LOSE, 4)]:
+        probes = opened(HELD_OFF, LIKELY, CROWD)
+        for _ in range(3):
+            probes.learn(BUCKET, round_(2, drafting=drafting), 0.01)
+            probes.reconsider(candidate)
+        assert probes.open is not None
+
+
+def test_a_whole_return_is_charged_the_steps_in_which_only_some_requests_draft():
+    short, long = (terms(LIKELY, HELD_OFF, 0.0, Context(64, 0, 0.1, switch_steps=steps)) for steps in (2, 12))
+    assert long.steps == short.steps + 10
+    assert long.price > short.price > 0.1
 
 
 def test_a_probe_from_0_pays_for_its_excess_and_its_catch_up():

@@ -74,6 +74,29 @@ def test_when_all_steps_get_slower_lengths_measured_before_are_believed_slower_t
     assert model.seconds(SPACE.bucket(4), 0, 4) == pytest.approx(1.5 * seconds(4, 0)[1], rel=0.02)
 
 
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+def test_what_was_measured_after_all_steps_changed_is_not_believed_changed_again(factor):
+    """In a crowd it was believed so slow without drafts that they were kept for half a minute."""
+    model = TimeModel()
+    learn(model, 64, 2, 9)
+    learn(model, 64, 0, 5, factor=factor, time_ns=SECOND)
+    learn(model, 64, 2, 9, factor=factor, time_ns=2 * SECOND)
+    assert model.seconds(SPACE.bucket(64), 2, 64) == pytest.approx(factor * sum(seconds(64, 2)), rel=0.02)
+    assert model.seconds(SPACE.bucket(64), 0, 64) == pytest.approx(factor * seconds(64, 0)[1], rel=0.02)
+
+
+def test_passes_full_of_prompts_are_believed_changed_only_if_they_came_before_the_change():
+    model = TimeModel()
+    learn(model, 4, 3, 30)
+    before, after = 10e-3 + 1e-4 * 64, 10e-3 + 1e-4 * 256
+    for _ in range(4):
+        model.learn_passes(Round(1, 0, 32, 0, 0.0, before, 32, prefill_tokens=32, prefill_share=0.5))
+        model.learn_passes(Round(1, SECOND, 32, 0, 0.0, 2 * after, 32, prefill_tokens=224, prefill_share=0.9))
+    learn(model, 4, 3, 20, factor=2, time_ns=2 * SECOND)
+    assert model.seconds(SPACE.bucket(64), 0, 64) == pytest.approx(2 * before, rel=0.05)
+    assert model.seconds(SPACE.bucket(64), 3, 64) == pytest.approx(2 * sum(seconds(64, 3)), rel=0.1)
+
+
 def test_a_cell_seen_again_after_long_is_believed_anew():
     model = TimeModel()
     learn(model, 4, 0, 30)
@@ -191,6 +214,11 @@ def test_a_coefficient_that_would_be_negative_is_left_out():
 @given(st.lists(st.floats(1, 2), min_size=8, max_size=8), st.lists(st.floats(0, 1e6), max_size=2))
 def test_a_location_stays_within_the_middle_of_the_values(values, outliers):
     assert 1 <= location([*values, *[x + 3 for x in outliers]]) <= 2
+
+
+@given(st.lists(st.floats(1, 2), min_size=2, max_size=2), st.floats(0, 1e6))
+def test_a_single_outlier_does_not_move_a_location_of_three(values, outlier):
+    assert min(values) <= location([*values, outlier]) <= max(values)
 
 
 def test_a_slower_draft_seen_in_one_bucket_is_believed_in_all():

@@ -15,25 +15,37 @@ Kind = tuple[Bucket, int]
 
 
 class Change(NamedTuple):
-    """By which factor times have changed, and how many of the latest rounds of each kind show it."""
+    """By which factor times have changed, after when, and how many of the latest rounds of each kind show it."""
 
     factor: float
+    after_ns: int
     shown_by: Counter[Kind]
+
+
+class _Witness(NamedTuple):
+    """A round's time over what was known of its kind, which was seen last at `known_ns`."""
+
+    ratio: float
+    kind: Kind
+    known_ns: int
 
 
 class Drift:
     """Ratios of the latest rounds' times to what was known of their kind."""
 
     def __init__(self) -> None:
-        self._latest: deque[tuple[float, Kind]] = deque(maxlen=_ROUNDS)
+        self._latest: deque[_Witness] = deque(maxlen=_ROUNDS)
 
-    def observe(self, ratio: float, kind: Kind) -> Change | None:
+    def observe(self, ratio: float, kind: Kind, known_ns: int) -> Change | None:
         """The change, once it is sure; then watching starts over."""
-        self._latest.append((ratio, kind))
-        slower = sum(each > _CHANGED for each, _ in self._latest)
-        faster = sum(each < 1 / _CHANGED for each, _ in self._latest)
+        self._latest.append(_Witness(ratio, kind, known_ns))
+        slower = sum(each.ratio > _CHANGED for each in self._latest)
+        faster = sum(each.ratio < 1 / _CHANGED for each in self._latest)
         if max(slower, faster) < _WITNESSES:
             return None
-        shown = [(each, kind) for each, kind in self._latest if (each > 1) == (slower > faster)]
+        shown = [each for each in self._latest if (each.ratio > 1) == (slower > faster)]
         self._latest.clear()
-        return Change(location(each for each, _ in shown), Counter(kind for _, kind in shown))
+        # The first round of each kind that shows it is compared with rounds from before it.
+        before = {each.kind: each.known_ns for each in reversed(shown)}
+        factor = location(each.ratio for each in shown)
+        return Change(factor, max(before.values()), Counter(each.kind for each in shown))

@@ -5,7 +5,7 @@ the length with the least predicted time per token is chosen, not searched for. 
 its catch-up over the time that speculation is expected to stay on; hysteresis keeps noise from switching.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nightjar_sidecar.attribution import Round
@@ -117,11 +117,20 @@ class Nightjar:
     def _decide(self, bucket: Bucket, context: Context) -> _State:
         costs = self._charged(bucket, self._costs(bucket, context), context)
         state = self._hold(bucket, costs)
-        due = self._with.probes and bucket == self._bucket and self._rounds_to_consider <= 0
-        if due and state.cost is not None:
-            self._rounds_to_consider = _CONSIDER_EVERY if self._probes.knows(bucket) else _DECIDE_EVERY
-            self._consider_probe(bucket, Held(state.held, state.cost), costs, context)
+        if state.cost is not None and self._with.probes and bucket == self._bucket:
+            self._probe(bucket, Held(state.held, state.cost), costs, context)
         return state
+
+    def _probe(self, bucket: Bucket, held: Held, costs: Sequence[float], context: Context) -> None:
+        """See whether an open probe is still worth it, or, now and then, whether another length is worth one."""
+        probe = self._probes.open
+        if probe is not None and probe.bucket == bucket and probe.gamma != held.gamma:
+            (candidate,) = self._candidates(bucket, [probe.gamma], held, costs, context)
+            self._probes.reconsider(candidate)
+        elif self._rounds_to_consider <= 0:
+            self._rounds_to_consider = _CONSIDER_EVERY if self._probes.knows(bucket) else _DECIDE_EVERY
+            others = [gamma for gamma in range(len(costs)) if gamma != held.gamma]
+            self._probes.consider(bucket, self._candidates(bucket, others, held, costs, context), held, context)
 
     def learn(self, round_: Round) -> None:
         bucket = self._space.bucket(round_.batch)
@@ -141,7 +150,7 @@ class Nightjar:
         self._probes.learn(bucket, round_, state.cost if state else None)
         self._rounds += 1
         if state is not None:
-            if probing and self._probes.open is None:
+            if probing:
                 state.due = self._rounds
             self._dwell.observe(bucket, round_.time_ns, speculating=state.held > 0)
 
@@ -209,13 +218,13 @@ class Nightjar:
             self._grounded_by_bucket[bucket] = times.fits, gammas
         return gammas
 
-    def _consider_probe(self, bucket: Bucket, held: Held, costs: Sequence[float], context: Context) -> None:
+    def _candidates(
+        self, bucket: Bucket, gammas: Iterable[int], held: Held, costs: Sequence[float], context: Context
+    ) -> list[Candidate]:
         tokens, doubts = self._tokens(), self._doubts(PROBE_STEPS * context.batch)
         candidates = []
-        for gamma, cost in enumerate(costs):
-            if gamma == held.gamma:
-                continue
-            expected = cost * self._times.benefit_of_doubt(bucket, gamma)
+        for gamma in gammas:
+            expected = costs[gamma] * self._times.benefit_of_doubt(bucket, gamma)
             seconds = expected * tokens[gamma]
             candidates.append(
                 Candidate(
@@ -230,7 +239,7 @@ class Nightjar:
                     draft_seconds=self._times.draft_seconds(gamma, 1),
                 )
             )
-        self._probes.consider(bucket, candidates, held, context)
+        return candidates
 
     def _news(self, gamma: int, round_ratio: float) -> float:
         """Seconds to be won because content may have changed since drafts were last verified.

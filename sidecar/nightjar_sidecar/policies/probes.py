@@ -2,7 +2,8 @@
 
 What may be won: the improvement to be expected from a length, for as long again as it was not tried; so what is
 new is tried soon, and what was found to be worse hardly ever. What it costs: the rounds at the loss that is to be
-expected, and the catch-up. A probe that has cost more than it might win is given up.
+expected, and the catch-up. A probe is given up when it has cost more than it might win, or when its first rounds have
+shown that the rest of it would: in a crowd each may take a second, and a whole return takes a dozen.
 """
 
 import math
@@ -19,6 +20,8 @@ PROBE_STEPS = 4
 # A return from 0 catches requests up one after the other, and those that are drafting already show what is
 # accepted: so many drafts are enough to see it, however long a whole return takes.
 SAMPLE_TRIALS = 24
+# A single round may be an accident.
+_ROUNDS_TO_SEE = 2
 # A bucket is new for so many rounds.
 _NEW_ROUNDS = 64
 # Rounds of other lengths after which a probe is given up; one in another bucket counts for several.
@@ -67,14 +70,20 @@ class Terms(NamedTuple):
 
 @dataclass(slots=True)
 class Probe:
-    """An open probe: rounds of `gamma` that are still to come, what it has cost and what it may cost."""
+    """An open probe: rounds of `gamma` that are still to come, what it has cost and what it may cost.
+
+    It was opened for what may be won in `untried_seconds`; so far `rounds` verified drafts, of `trials` requests.
+    """
 
     bucket: Bucket
     gamma: int
     steps: int
     limit: float
     from_zero: bool
+    untried_seconds: float
     cost: float = 0.0
+    rounds: int = 0
+    trials: int = 0
     strays: int = 0
 
 
@@ -88,18 +97,25 @@ def improvement(ratio: float, doubt: float) -> float:
     return sigma * math.exp(-0.5 * z * z) / math.sqrt(2 * math.pi) + (1 - ratio) * below
 
 
+def setback(candidate: Candidate, doubt: float) -> float:
+    """Seconds that a round is expected to take beyond what its tokens would at the held length; a gain counts as 0."""
+    return candidate.seconds / candidate.ratio * (improvement(candidate.ratio, doubt) + candidate.ratio - 1)
+
+
 def terms(candidate: Candidate, held: Held, blind_seconds: float, context: Context) -> Terms:
     """What the best probe of `candidate` would come to; no draft was verified for `blind_seconds` of serving."""
     doubt = math.hypot(candidate.doubt_accepted, candidate.doubt_time)
     win = candidate.win(doubt, candidate.untried_seconds)
-    setback = improvement(candidate.ratio, doubt) + candidate.ratio - 1
-    rounds = PROBE_STEPS * candidate.seconds / candidate.ratio * setback
+    a_round = setback(candidate, doubt)
+    price = PROBE_STEPS * a_round
     if held.gamma > 0:
         if candidate.gamma == 0:
-            rounds += context.catch_up_start_seconds + context.catch_up_seconds * context.batch * PROBE_STEPS
-        return Terms(PROBE_STEPS, rounds, win)
+            price += context.catch_up_start_seconds + context.catch_up_seconds * context.batch * PROBE_STEPS
+        return Terms(PROBE_STEPS, price, win)
+    # Until all are caught up every step drafts for more requests: half of them on average, at half the loss.
+    price += context.switch_seconds + context.switch_steps / 2 * a_round
     # Drafts are verified a step after they were made.
-    whole = Terms(context.switch_steps + 1 + PROBE_STEPS, context.switch_seconds + rounds, win)
+    whole = Terms(context.switch_steps + 1 + PROBE_STEPS, price, win)
     sample = _sample(candidate, blind_seconds, context)
     return max(sample, whole, key=lambda terms: terms.win - terms.price) if sample else whole
 
@@ -148,7 +164,21 @@ class Probes:
             steps, price, win = terms(candidate, held, self.blind_seconds, context)
             if win - price > most:
                 most = win - price
-                self.open = Probe(bucket, candidate.gamma, steps, limit=win, from_zero=held.gamma == 0)
+                self.open = Probe(
+                    bucket, candidate.gamma, steps, win, held.gamma == 0, untried_seconds=candidate.untried_seconds
+                )
+
+    def reconsider(self, candidate: Candidate) -> None:
+        """Give the open probe up if the rest of it is not worth what it costs, as its rounds have shown.
+
+        `candidate` is its length as it looks now; not before enough drafts were verified to tell what is accepted.
+        """
+        probe = self.open
+        if probe is None or probe.rounds < _ROUNDS_TO_SEE or probe.trials < SAMPLE_TRIALS:
+            return
+        doubt = math.hypot(candidate.doubt_accepted, candidate.doubt_time)
+        if candidate.win(doubt, probe.untried_seconds) < probe.steps * setback(candidate, doubt):
+            self._end(probe)
 
     def learn(self, bucket: Bucket, round_: Round, held_cost: float | None) -> None:
         """Account for a round; `held_cost` is what a token of one request costs at the held length."""
@@ -166,9 +196,16 @@ class Probes:
         else:
             self._charge(probe, round_, held_cost)
         if probe.steps <= 0 or probe.cost > probe.limit:
-            self._ended[probe.bucket, probe.gamma] += 1
-        elif probe.strays < _STRAYS:
-            return
+            self._end(probe)
+        elif probe.strays >= _STRAYS:
+            self._close(probe)
+
+    def _end(self, probe: Probe) -> None:
+        """It has shown what there was to see, or has cost enough."""
+        self._ended[probe.bucket, probe.gamma] += 1
+        self._close(probe)
+
+    def _close(self, probe: Probe) -> None:
         self.open = None
         self._tried[probe.bucket, probe.gamma] = self._served[probe.bucket]
 
@@ -179,6 +216,8 @@ class Probes:
             probe.strays += 1
         else:
             probe.steps -= 1
+            probe.rounds += bool(round_.verified)
+            probe.trials += round_.verified[0] if round_.verified else 0
             if held_cost is not None and not round_.mixed:
                 worth = held_cost * round_.tokens / round_.batch
                 cost += max(0.0, round_.wall_seconds - round_.catch_up_seconds - worth)

@@ -5,8 +5,8 @@ from itertools import islice
 
 
 def location(values: Iterable[float]) -> float:
-    """The mean of the middle half: as sturdy as a median against spikes, and steadier."""
+    """The mean of the middle half: as sturdy as a median against spikes, and steadier; of three it is the median."""
     ordered = sorted(values)
-    outside = len(ordered) // 4
+    outside = (len(ordered) + 1) // 4
     middle = len(ordered) - 2 * outside
     return sum(islice(ordered, outside, outside + middle)) / middle

@@ -29,9 +29,9 @@ class Reference:
 
 @dataclass(slots=True)
 class Cell:
-    """Typical rounds of one bucket and length: (forward, draft, batch)."""
+    """Typical rounds of one bucket and length: (forward, draft, batch, when)."""
 
-    samples: deque[tuple[float, float, float]] = field(default_factory=lambda: deque(maxlen=_WINDOW))
+    samples: deque[tuple[float, float, float, int]] = field(default_factory=lambda: deque(maxlen=_WINDOW))
     count: int = 0
     seen_ns: int = 0
     forward: float = 0.0
@@ -49,15 +49,21 @@ class Cell:
             for _ in range(len(self.samples) - _STALE_KEPT):
                 self.samples.popleft()
             self.count = len(self.samples)
-        self.samples.append((forward_seconds, round_.draft_seconds, float(round_.batch)))
+        self.samples.append((forward_seconds, round_.draft_seconds, float(round_.batch), round_.time_ns))
         self.count += 1
         self.seen_ns = round_.time_ns
         if self.count <= _WINDOW or self.count % _SETTLE_EVERY == 0:
             self._settle()
 
-    def scale(self, forward: float, draft: float) -> None:
-        """All rounds would have taken so many times what they took."""
-        self.samples = deque(((f * forward, d * draft, batch) for f, d, batch in self.samples), maxlen=_WINDOW)
+    def scale(self, forward: float, draft: float, until_ns: int) -> None:
+        """Rounds up to then would take so many times what they took; later ones show it already."""
+        self.samples = deque(
+            (
+                (f * forward, d * draft, batch, when) if when <= until_ns else (f, d, batch, when)
+                for f, d, batch, when in self.samples
+            ),
+            maxlen=_WINDOW,
+        )
         self.reference = None
         self._settle()
 
@@ -69,25 +75,32 @@ class Cell:
         self.reference = None
 
     def _settle(self) -> None:
-        self.forward, self.draft, self.batch = map(location, zip(*self.samples, strict=True))
+        forward, draft, batch, _ = zip(*self.samples, strict=True)
+        self.forward, self.draft, self.batch = map(location, (forward, draft, batch))
         self.seconds = self.forward + self.draft
 
 
 @dataclass(slots=True)
 class Passes:
-    """Rounds typical of no bucket, about alike in tokens: (all tokens, forward, draft, requests that drafted)."""
+    """Rounds typical of no bucket, about alike in tokens: (all tokens, forward, draft, requests that drafted, when)."""
 
-    samples: deque[tuple[float, float, float, float]] = field(default_factory=lambda: deque(maxlen=_WINDOW))
+    samples: deque[tuple[float, float, float, float, int]] = field(default_factory=lambda: deque(maxlen=_WINDOW))
     count: int = 0
 
     def add(self, round_: Round, tokens: float) -> None:
         drafting = float(round_.verified[0]) if round_.verified else 0.0
-        self.samples.append((tokens, round_.forward_seconds, round_.draft_seconds, drafting))
+        self.samples.append((tokens, round_.forward_seconds, round_.draft_seconds, drafting, round_.time_ns))
         self.count += 1
 
-    def scale(self, forward: float, draft: float) -> None:
-        """All passes would have taken so many times what they took."""
-        self.samples = deque(((t, f * forward, d * draft, n) for t, f, d, n in self.samples), maxlen=_WINDOW)
+    def scale(self, forward: float, draft: float, until_ns: int) -> None:
+        """Passes up to then would take so many times what they took."""
+        self.samples = deque(
+            (
+                (t, f * forward, d * draft, n, when) if when <= until_ns else (t, f, d, n, when)
+                for t, f, d, n, when in self.samples
+            ),
+            maxlen=_WINDOW,
+        )
 
     @property
     def weight(self) -> int:

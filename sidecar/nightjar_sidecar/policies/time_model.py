@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable, Mapping
 
 from nightjar_sidecar.attribution import Round
 from nightjar_sidecar.policies.draft_line import DraftLine
-from nightjar_sidecar.policies.drift import Drift, Kind
+from nightjar_sidecar.policies.drift import Change, Drift, Kind
 from nightjar_sidecar.policies.forward_curve import ForwardCurve, knot
 from nightjar_sidecar.policies.robust import location
 from nightjar_sidecar.policies.time_cells import ROUNDS_TO_BE_SURE, Cell, Host, Passes, Reference
@@ -192,26 +192,28 @@ class TimeModel:
 
     def _follow_drift(self, kind: Kind, cell: Cell, forward_seconds: float, draft_seconds: float) -> None:
         """What changed for all cells alike is not learnt anew by each."""
-        forward = self._forward_drift.observe(forward_seconds / cell.forward, kind)
-        draft = self._draft_drift.observe(draft_seconds / cell.draft, kind) if cell.draft > 0 else None
+        known_ns = cell.seen_ns
+        forward = self._forward_drift.observe(forward_seconds / cell.forward, kind, known_ns)
+        draft = self._draft_drift.observe(draft_seconds / cell.draft, kind, known_ns) if cell.draft > 0 else None
         if forward:
-            self._scale(forward.shown_by - Counter([kind]), forward.factor, 1.0)
+            self._scale(forward, kind, forward.factor, 1.0)
         if draft:
-            self._scale(draft.shown_by - Counter([kind]), 1.0, draft.factor)
+            self._scale(draft, kind, 1.0, draft.factor)
 
-    def _scale(self, shown_by: Counter[Kind], forward: float, draft: float) -> None:
+    def _scale(self, change: Change, kind: Kind, forward: float, draft: float) -> None:
         """Cells that show a change keep what shows it, all others are believed changed.
 
-        The round that made it sure is still to be added to its cell.
+        The round that made it sure, of `kind`, is still to be added to its cell.
         """
+        shown_by = change.shown_by - Counter([kind])
         for bucket, cells in self._cells.items():
             for gamma, cell in cells.items():
                 if shown_by[bucket, gamma]:
                     cell.keep_latest(shown_by[bucket, gamma])
                 else:
-                    cell.scale(forward, draft)
+                    cell.scale(forward, draft, change.after_ns)
         for passes in self._passes.values():
-            passes.scale(forward, draft)
+            passes.scale(forward, draft, change.after_ns)
         self._rounds_to_refit = 0
 
     def _without_prompts(self, round_: Round) -> float:
@@ -246,7 +248,8 @@ class TimeModel:
         for (_, gamma), other in self._passes.items():
             if other.count < ROUNDS_TO_TRUST:
                 continue
-            tokens, forward, draft, drafting = map(location, zip(*other.samples, strict=True))
+            *measured, _ = zip(*other.samples, strict=True)
+            tokens, forward, draft, drafting = map(location, measured)
             if knot(tokens) not in known:
                 passes.append((tokens, forward, other.weight))
             if draft > 0 and drafting >= 1 and (gamma, knot(drafting)) not in drafted:
