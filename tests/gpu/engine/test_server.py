@@ -29,7 +29,7 @@ from nightjar_operator.local.process import Process
 
 pytestmark = pytest.mark.timeout(900)
 
-SERVER = [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]
+SERVER = [sys.executable, "-m", "vllm.entrypoints.launchers.api_server.entry"]
 # The command alone: the others of `nightjar` need packages that a host with a GPU may lack.
 SIDECAR = [sys.executable, "-c", "import typer; from nightjar_sidecar.command import sidecar; typer.run(sidecar)"]
 MODEL, BLOCKS, PLACES, DEADLINE = "made", 400, 16, 600
