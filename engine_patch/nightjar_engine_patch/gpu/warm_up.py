@@ -3,8 +3,9 @@
 vLLM warms its kernels up with requests that ask for everything a sampler can do (`warmup_kernels`,
 vllm/v1/worker/gpu/warmup.py). Their logits are copied to float32 before drafts are verified; greedy requests that ask
 for nothing are verified on logits in the model's precision, and Triton compiles kernels anew for another precision:
-three of them, 50-100 ms in the first step that verifies greedy drafts. All else that a step with drafts runs is
-compiled by then: our own passes run in vLLM's warm-up and are captured, and `ElasticMemory` compiles what it needs.
+the three that read logits (`rejection_sample`, vllm/v1/worker/gpu/spec_decode/rejection_sampler_utils.py), in the
+first step that verifies greedy drafts. All else that a step with drafts runs is compiled by then: our own passes run in
+vLLM's warm-up and are captured, and `ElasticMemory` compiles what it needs.
 """
 
 from dataclasses import replace
