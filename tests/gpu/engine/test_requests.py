@@ -97,7 +97,8 @@ def test_what_vllm_cannot_verify_is_refused_with_the_reason(engine, prompts, fie
         engine.generate(prompts[:1], sampling(**fields))
 
 
-def test_what_was_captured_for_the_draft_is_told(engine):
+def test_what_was_captured_for_the_draft_is_told_from_the_first_step_on(engine, prompts):
+    engine.generate(prompts[:1], sampling())
     graphs = engine.control.info().draft_graphs
     assert graphs.captured > 0 < graphs.seconds
     # A pair this small: far below what a mistake in units would give.
