@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DOCKERFILES := $(wildcard */Dockerfile) $(wildcard benchmarks/nightjar_benchmarks/images/bases/*.Dockerfile)
 
-.PHONY: help setup lint format test images test-cluster demo figures screenshots proto crds promtool helm3 lock clean
+.PHONY: help setup lint format test test-gpu images test-cluster demo figures screenshots proto crds promtool helm3 lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -35,6 +35,17 @@ format: $(READY)  ## reformat in place
 
 test: $(READY)  ## all tests
 	$(BIN)/python -m pytest
+
+# Each file in a process of its own, many at once: a round waits for compilers and for engines that start, hardly for the
+# device. Those that watch how much of the device is free come after the others.
+GPU_ALONE := tests/gpu/engine/test_elastic.py tests/gpu/kernels/test_physical_pool.py
+GPU_SHARED = $(filter-out $(GPU_ALONE),$(wildcard tests/gpu/*/test_*.py))
+
+test-gpu:  ## tests on the GPU of this machine, where PYTHON has vLLM for GPUs and this repository
+	mkdir -p out/test-gpu
+	printf '%s\n' $(GPU_SHARED) | xargs -P 8 -I{} sh -c \
+	    'log=out/test-gpu/$$(basename {} .py); $(PYTHON) -m pytest -q {} >$$log 2>&1; rc=$$?; cat $$log; exit $$rc'; \
+	    shared=$$?; $(PYTHON) -m pytest -q $(GPU_ALONE) && exit $$shared
 
 images: $(READY)  ## images of operator, sidecar and engine (CPU build), without a registry
 	$(BIN)/python -m nightjar_benchmarks.images

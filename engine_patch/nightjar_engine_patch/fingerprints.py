@@ -36,6 +36,7 @@ _GPU_BLOCK_TABLE = "vllm.v1.worker.gpu.block_table"
 _GPU_GRAPHS = "vllm.v1.worker.gpu.cudagraph_utils"
 _GPU_ATTENTION = "vllm.v1.worker.gpu.attn_utils"
 _SPECULATOR = "vllm.v1.worker.gpu.spec_decode.speculator"
+_GPU_REJECTION = "vllm.v1.worker.gpu.spec_decode.rejection_sampler"
 _STANDALONE = "vllm.v1.worker.gpu.spec_decode.standalone_ar.speculator"
 _DRAFT_GRAPHS = "vllm.v1.worker.gpu.spec_decode.target_dependent_ar.cudagraph_utils"
 _FLASH = "vllm.v1.attention.backends.flash_attn"
@@ -106,6 +107,7 @@ RECORDED: dict[tuple[str, str], str] = {
     (_ASYNC_SCHEDULER, "AsyncScheduler._update_after_schedule"): "5b71aff1e8c9363b",
     (_ASYNC_SCHEDULER, "AsyncScheduler._update_request_with_output"): "531aa253d107986c",
     (_GPU_WORKER, "Worker._make_model_runner"): "2bda2a14b4c24812",
+    (_GPU_WORKER, "Worker.compile_or_warm_up_model"): "bcff7f035515be8c",
     (_GPU_RUNNER, "GPUModelRunner.__init__"): "bd77042a4ac6614a",
     (_GPU_RUNNER, "GPUModelRunner.add_requests"): "1fc1f8be56e57bdf",
     (_GPU_RUNNER, "GPUModelRunner.execute_model"): "a024a813691647ba",
@@ -124,6 +126,8 @@ RECORDED: dict[tuple[str, str], str] = {
     (_GPU_INPUT, "_post_update_kernel"): "ff72b3eb6083b3c8",
     (_GPU_INPUT, "_combine_sampled_and_draft_tokens_kernel"): "3aa996104ebd9e14",
     (_GPU_INPUT, "InputBuffers.__init__"): "976bbf974df2599b",
+    (_GPU_INPUT, "InputBatch.make_dummy"): "f7d46b93bbe58990",
+    (_GPU_REJECTION, "RejectionSampler.__call__"): "860bcd7d1f39bd60",
     (_GPU_BLOCK_TABLE, "BlockTables.__init__"): "65195c4273dc2fce",
     (_GPU_BLOCK_TABLE, "BlockTables.append_block_ids"): "9232c590158579d3",
     (_GPU_BLOCK_TABLE, "BlockTables.apply_staged_writes"): "8e7585531d464284",

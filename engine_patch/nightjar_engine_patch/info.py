@@ -6,6 +6,7 @@ from typing import Any
 from nightjar_api.engine.v1 import engine_pb2
 from nightjar_engine_patch.refusals import CPU_V1, runner_of
 from nightjar_engine_patch.settings import EngineSettings
+from nightjar_engine_patch.step_measure import StepMeasure
 
 # DraftModelProposer loads the draft under this prefix (vllm/v1/spec_decode/draft_model.py).
 _DRAFT_PREFIX = "draft_model."
@@ -33,6 +34,14 @@ def engine_info(vllm_config: Any, kv_cache_config: Any, settings: EngineSettings
         draft_block_bytes=_draft_block_bytes(kv_cache_config),
         blocks=kv_cache_config.num_blocks,
     )
+
+
+def tell_of_worker(info: engine_pb2.EngineInfo, measure: StepMeasure) -> None:
+    """What only workers know, from the first step's measure."""
+    info.draft_weight_bytes = measure.draft_weight_bytes
+    if (graphs := measure.graphs) is not None:
+        told = engine_pb2.DraftGraphs(captured=graphs.count, seconds=graphs.seconds, bytes=graphs.nbytes)
+        info.draft_graphs.CopyFrom(told)
 
 
 def _block_bytes(kv_cache_config: Any) -> int:

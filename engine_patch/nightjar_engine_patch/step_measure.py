@@ -5,12 +5,25 @@ from dataclasses import dataclass
 from nightjar_engine_patch.elastic.directive import Obeyed
 
 
+@dataclass(frozen=True, slots=True)
+class CapturedGraphs:
+    """CUDA graphs of the draft."""
+
+    count: int
+    seconds: float
+    nbytes: int
+    """Memory of the device that went while they were captured."""
+
+
 @dataclass(slots=True)
 class StepMeasure:
     """Times in nanoseconds, token counts over all requests of the step."""
 
     draft_weight_bytes: int
     """The same in every step; it travels here because only workers know it."""
+
+    graphs: CapturedGraphs | None = None
+    """Likewise; None where nothing is captured."""
 
     forward_ns: int | None = None
     """The target's forward pass and sampling, measured on the device; None: what the others left of the step."""

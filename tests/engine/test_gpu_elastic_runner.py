@@ -9,6 +9,7 @@ import pytest
 from nightjar_engine_patch.draft_blocks import DraftBlocks
 from nightjar_engine_patch.elastic.directive import ExpandDirective, Obeyed, SqueezeDirective
 from nightjar_engine_patch.gpu.unread import Unread
+from nightjar_engine_patch.step_measure import CapturedGraphs
 
 with warnings.catch_warnings():
     # Importing vLLM warns of its own use of torch.
@@ -61,6 +62,7 @@ def runner(monkeypatch, events):
     runner._timer = SimpleNamespace(begin=lambda: events.append("timer"), end=lambda: "step")
     runner.speculator = SimpleNamespace(
         weight_bytes=7,
+        captured=CapturedGraphs(3, 1.5, 1 << 20),
         read_tokens=0,
         stale_tokens=0,
         bookkeeping_ns=0,
@@ -114,6 +116,11 @@ def test_a_step_without_tokens_tells_too_and_is_not_timed(runner, events):
     assert "timer" not in events
     runner.execute_model(scheduled(5))
     assert runner.sample_tokens(None)._measure.elastic_ns > 0, "in the next step that is reported"
+
+
+def test_every_step_says_what_was_captured_for_the_draft(runner):
+    runner.execute_model(scheduled(5))
+    assert runner.sample_tokens(None)._measure.graphs == CapturedGraphs(3, 1.5, 1 << 20)
 
 
 def test_all_requests_are_unread_once_the_draft_has_left(runner):

@@ -4,9 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from nightjar_engine_patch.info import engine_info
+from nightjar_engine_patch.info import engine_info, tell_of_worker
 from nightjar_engine_patch.refusals import CPU_V1, GPU_V2
 from nightjar_engine_patch.settings import parse
+from nightjar_engine_patch.step_measure import CapturedGraphs, StepMeasure
 
 BLOCKS = 10
 
@@ -40,3 +41,16 @@ def test_memory_may_change_hands_with_either_runner_and_weights_leave_gpus_only(
 def test_the_drafts_share_of_a_block_is_told():
     info = told(GPU_V2)
     assert (info.blocks, info.block_bytes, info.draft_block_bytes) == (BLOCKS, 500, 100)
+
+
+def test_what_only_workers_know_comes_with_the_first_step():
+    info = told(GPU_V2)
+    tell_of_worker(info, StepMeasure(700, CapturedGraphs(12, 3.5, 1 << 33)))
+    assert info.draft_weight_bytes == 700
+    assert (info.draft_graphs.captured, info.draft_graphs.seconds, info.draft_graphs.bytes) == (12, 3.5, 1 << 33)
+
+
+def test_an_engine_that_captures_nothing_says_nothing_of_graphs():
+    info = told(CPU_V1)
+    tell_of_worker(info, StepMeasure(700))
+    assert not info.HasField("draft_graphs")

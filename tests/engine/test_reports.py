@@ -161,6 +161,10 @@ def test_a_step_that_the_host_times_is_reported_at_once():
     assert given == [STEP]
 
 
+def test_a_step_in_which_our_code_was_kept_waiting_for_seconds_is_told_like_any_other():
+    assert to_message(replace(STEP, overhead_ns=8_000_000_000)).overhead_ns == 8_000_000_000
+
+
 def test_a_message_leaves_no_field_out():
     unset = {field.name for field in engine_pb2.StepReport.DESCRIPTOR.fields} - {
         field.name for field, _ in to_message(STEP).ListFields()

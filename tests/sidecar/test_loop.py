@@ -363,6 +363,16 @@ async def test_weights_that_stay_are_told_while_the_draft_is_away(paths, serving
         await running.until(lambda s: s["memoryBytes"] == {"targetKv": 4200, "draftKv": 0, "draftWeights": 777})
 
 
+async def test_status_tells_what_the_engine_captured_for_its_draft(paths, serving, engine_double):
+    async with serving(engine_double(), paths[1]) as engine, sidecar(paths, policy="off") as running:
+        await engine.until(lambda e: e.streams)
+        # An engine knows it from the first step on.
+        engine.info.draft_graphs.CopyFrom(engine_pb2.DraftGraphs(captured=12, seconds=3.5, bytes=1 << 30))
+        engine.step(gamma_drafted=0)
+        told = {"captured": 12, "seconds": 3.5, "bytes": str(1 << 30)}
+        await running.until(lambda s: s["engine"]["info"].get("draftGraphs") == told)
+
+
 async def test_status_tells_memory_and_what_happened(paths, serving, engine_double):
     sizes = {"block_bytes": 100, "draft_block_bytes": 30, "blocks": 50}
     async with sidecar(paths, policy="fixed", fixed_gamma=1) as running:

@@ -16,7 +16,8 @@ class Control:
     def __init__(self, socket: str) -> None:
         channel = grpc.insecure_channel(f"unix:{socket}")
         self._stub = engine_pb2_grpc.EngineStub(channel)  # type: ignore[no-untyped-call]
-        self._versions = count(1)
+        # Behind the plans of whoever planned before.
+        self._versions = count(self.info().plan_version + 1)
         self._watcher = subprocess.Popen(
             [sys.executable, "-m", "nightjar_benchmarks.gpu_engine.watcher", socket],
             stdin=subprocess.PIPE,
@@ -24,6 +25,10 @@ class Control:
             text=True,
         )
         self._receive()
+
+    def info(self) -> engine_pb2.EngineInfo:
+        found: engine_pb2.EngineInfo = self._stub.GetInfo(engine_pb2.GetInfoRequest(), timeout=10)
+        return found
 
     def plan(self, segments: list[list[int]], hold: int) -> int:
         """The plan's version."""

@@ -84,6 +84,7 @@ class NightjarGPUModelRunner(GPUModelRunner):
         speculator = self.speculator
         measure = StepMeasure(
             speculator.weight_bytes,
+            graphs=speculator.captured,
             catch_up_tokens=speculator.read_tokens,
             stale_tokens=speculator.stale_tokens,
             bookkeeping_ns=speculator.bookkeeping_ns + self._following_ns,

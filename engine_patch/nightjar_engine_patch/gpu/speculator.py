@@ -28,6 +28,7 @@ from nightjar_engine_patch.gpu.draft_graphs import DraftGraphs, batch_sizes, pie
 from nightjar_engine_patch.gpu.step_timer import StepTimer
 from nightjar_engine_patch.gpu.unread import FIRST_PASS_TOKENS, DraftPlan, Flags, Indices, Ints, Unread, plan_draft
 from nightjar_engine_patch.settings import EngineSettings
+from nightjar_engine_patch.step_measure import CapturedGraphs
 from nightjar_kernels.draft_inputs import (
     Best,
     Inputs,
@@ -99,6 +100,7 @@ class GraphedSpeculator(StandaloneARSpeculator):
         self.unread = Unread(most)
         self.blocks = DraftBlocks(vllm_config.cache_config.block_size)
         self.weight_bytes = 0
+        self.captured: CapturedGraphs | None = None
         self.stale_tokens = 0
         self.read_tokens = 0
         self.bookkeeping_ns = 0
@@ -147,11 +149,17 @@ class GraphedSpeculator(StandaloneARSpeculator):
             self._capture(self._short_first_graphs, self._run_first, self._first, "first drafts of short contexts")
             self._capture(self._short_next_graphs, self._run_next, self._next, "further drafts of short contexts")
         self._restore_starts()
-        _log.info(
-            "CUDA graphs of the draft: %d captured in %.1f s, %.2f GiB",
+        self.captured = CapturedGraphs(
             sum(len(one.graphs) for one in vars(self).values() if isinstance(one, DraftGraphs)),
             monotonic() - started,
-            (free - torch.accelerator.get_memory_info()[0]) / 2**30,
+            # Others on the device may have freed some.
+            max(0, free - torch.accelerator.get_memory_info()[0]),
+        )
+        _log.info(
+            "CUDA graphs of the draft: %d captured in %.1f s, %.2f GiB",
+            self.captured.count,
+            self.captured.seconds,
+            self.captured.nbytes / 2**30,
         )
 
     def _capture(self, graphs: DraftGraphs | None, run: Run, buffers: InputBuffers, what: str) -> None:

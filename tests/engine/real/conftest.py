@@ -269,8 +269,12 @@ def engines():
         yield ENGINES
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(nextitem):
-    """Tests of other folders should not share the machine with engines that nobody uses any more."""
+    """Tests of other folders should not share the machine with engines that nobody uses any more.
+
+    Last: the end of a test's own fixtures may still ask an engine for something.
+    """
     if nextitem is not None and not nextitem.path.is_relative_to(Path(__file__).parent):
         ENGINES.close()
 

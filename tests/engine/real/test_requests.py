@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import grpc
 import pytest
+from tokenizers import Tokenizer
 
 from nightjar_api.engine.v1 import engine_pb2
 from nightjar_benchmarks.pairs import expected_continuation, random_prompt
@@ -92,6 +93,58 @@ def test_structured_output_is_valid_although_drafts_know_nothing_of_the_grammar(
                 assert answer["size"] in {"small", "large"}
             case {"regex": pattern}:
                 assert re.fullmatch(pattern, text)
+
+
+# By which a request gets other tokens than `continuation`, the target's own.
+STEERING = {
+    "repetition": lambda _: {"repetition_penalty": 2.0},
+    "presence and frequency": lambda continuation: {
+        "presence_penalty": 1.5,
+        "frequency_penalty": 0.7,
+        "allowed_token_ids": continuation[:12],
+    },
+    "min_tokens": lambda continuation: {"min_tokens": 25, "stop_token_ids": [continuation[3]]},
+}
+
+
+@pytest.mark.parametrize("name", STEERING)
+def test_what_steers_a_request_gives_the_tokens_without_speculation(crowded, prompt, name):
+    """Each position that is verified counts the drafts before it."""
+    continuation = expected_continuation(crowded.pair, prompt, 40)
+    # So that repetition has something to punish; what comes next is decided by the end.
+    given = continuation + prompt
+    fields = STEERING[name](continuation)
+    crowded.plan(hold=0)
+    plain = crowded.token_ids(given, 40, **fields)
+    assert plain != continuation, "it made a difference"
+    with crowded.watched() as reports:
+        crowded.plan(*[(3, 2), (0, 1), (5, 2), (1, 1)] * 20, hold=4)
+        assert crowded.all_token_ids([(given, 40, fields)] * 4) == [plain] * 4
+    assert verified(reports) > 40
+
+
+def test_words_that_are_forbidden_stay_so_with_drafts_that_say_them(crowded, prompt):
+    tokenizer = Tokenizer.from_file(str(crowded.pair.target / "tokenizer.json"))
+    continuation = expected_continuation(crowded.pair, prompt, 40)
+    words = [word for token in continuation[2:30] if usable(tokenizer, word := tokenizer.decode([token]), token)]
+    assert words
+    crowded.plan(hold=0)
+    plain = crowded.token_ids(prompt, 40, bad_words=words[:3])
+    assert plain != continuation
+    crowded.plan(hold=4)
+    assert crowded.token_ids(prompt, 40, bad_words=words[:3]) == plain
+
+
+def usable(tokenizer, word, token):
+    """The word's tokens are this one alone, so that forbidding the word forbids the token."""
+    return tokenizer.encode(word, add_special_tokens=False).ids == [token]
+
+
+@pytest.mark.parametrize("fields", [{"logit_bias": {"5": 2.0}}, {"min_p": 0.1, "temperature": 1.0}])
+def test_what_vllm_cannot_verify_is_refused_with_the_reason(crowded, prompt, fields):
+    answer = crowded.client.post("/v1/completions", json=crowded.body(prompt, 4, **fields))
+    assert answer.status_code == 400
+    assert "not yet supported with speculative decoding" in answer.text
 
 
 def test_several_choices_penalties_and_stops_are_served(crowded, prompt):

@@ -23,8 +23,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def pair(tmp_path_factory):
     from nightjar_benchmarks.gpu_engine.pairs import SMALL, write_pair
+    from nightjar_benchmarks.pairs.tokenizer import train, write_tokenizer
 
-    return write_pair(tmp_path_factory.mktemp("pair"), SMALL)
+    made = write_pair(tmp_path_factory.mktemp("pair"), SMALL)
+    # For what is asked in words: structured output, and a server's answers.
+    write_tokenizer(made.target, train(SMALL.vocab_size), SMALL.max_positions)
+    return made
 
 
 class Engine:
@@ -56,7 +60,6 @@ def engine(pair, tmp_path_factory):
     socket = str(tmp_path_factory.mktemp("run") / "e.sock")
     llm = LLM(
         model=str(pair.target),
-        skip_tokenizer_init=True,
         dtype="bfloat16",
         max_model_len=1024,
         max_num_seqs=16,
@@ -65,6 +68,7 @@ def engine(pair, tmp_path_factory):
         kv_cache_memory_bytes=1 << 30,
         gpu_memory_utilization=0.1,
         disable_log_stats=False,
+        structured_outputs_config={"backend": "xgrammar", "disable_any_whitespace": True},
         speculative_config={"method": "draft_model", "model": str(pair.draft), "num_speculative_tokens": GAMMA_MAX},
         additional_config={"nightjar": {"socket": socket}},
     )
