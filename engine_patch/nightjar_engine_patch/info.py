@@ -6,6 +6,7 @@ from typing import Any
 from nightjar_api.engine.v1 import engine_pb2
 from nightjar_engine_patch.refusals import CPU_V1, runner_of
 from nightjar_engine_patch.settings import EngineSettings
+from nightjar_engine_patch.step_measure import StepMeasure
 
 # DraftModelProposer loads the draft under this prefix (vllm/v1/spec_decode/draft_model.py).
 _DRAFT_PREFIX = "draft_model."
@@ -32,6 +33,26 @@ def engine_info(vllm_config: Any, kv_cache_config: Any, settings: EngineSettings
         block_bytes=_block_bytes(kv_cache_config),
         draft_block_bytes=_draft_block_bytes(kv_cache_config),
         blocks=kv_cache_config.num_blocks,
+    )
+
+
+def tell_of_worker(info: engine_pb2.EngineInfo, measure: StepMeasure) -> None:
+    """What only workers know, from the first step's measure."""
+    info.draft_weight_bytes = measure.draft_weight_bytes
+    if measure.passes is None:
+        info.fused_draft_refusal = "the draft's fused pass: a GPU is required, found none"
+        return
+    info.fused_draft_refusal = measure.passes.refusal
+    info.draft_passes.extend(
+        engine_pb2.DraftPass(
+            requests=one.requests,
+            tokens=one.tokens,
+            context=one.context,
+            path=one.path,
+            vllm_us=one.vllm_us,
+            fused_us=one.fused_us,
+        )
+        for one in measure.passes.timed
     )
 
 

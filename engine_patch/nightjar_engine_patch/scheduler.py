@@ -17,7 +17,7 @@ from nightjar_engine_patch.elastic.blocks import ElasticBlocks
 from nightjar_engine_patch.elastic.directed_output import with_directive
 from nightjar_engine_patch.elastic.directive import Directive
 from nightjar_engine_patch.elastic.memory_state import MemoryState
-from nightjar_engine_patch.info import engine_info
+from nightjar_engine_patch.info import engine_info, tell_of_worker
 from nightjar_engine_patch.plan import CompiledPlan
 from nightjar_engine_patch.reports import LateTimes, StepRecord
 from nightjar_engine_patch.step_measure import StepMeasure
@@ -178,7 +178,7 @@ class NightjarScheduler(Scheduler):
         self._step += 1
         measure: StepMeasure = model_runner_output.measure
         if self._step == 1:
-            self._control.info.draft_weight_bytes = measure.draft_weight_bytes
+            tell_of_worker(self._control.info, measure)
         self._left_waiting = len(self.waiting)
         pool = self.kv_cache_manager.block_pool
         record = StepRecord(
