@@ -14,7 +14,9 @@ class TimedPass:
     tokens: int
     """new ones of each request: 2 in the first pass of a step, 1 in those after it"""
     context: int
-    """tokens of each request when it was timed; graphs for short contexts and for long ones are timed apart"""
+    """tokens of each request when it was timed"""
+    is_long: bool
+    """Whether it serves contexts that do not count as short; those that do have graphs of their own."""
     vllm_us: float
     fused_us: float
 
@@ -44,12 +46,11 @@ class DraftPasses:
 
 
 def timed_pass(
-    requests: int, tokens: int, context: int, *, vllm_us: Sequence[float], fused_us: Sequence[float]
+    requests: int, tokens: int, context: int, *, is_long: bool, vllm_us: Sequence[float], fused_us: Sequence[float]
 ) -> TimedPass:
     """By the medians of runs that took turns."""
-    return TimedPass(
-        requests, tokens, context, round(statistics.median(vllm_us), 1), round(statistics.median(fused_us), 1)
-    )
+    medians = (round(statistics.median(times), 1) for times in (vllm_us, fused_us))
+    return TimedPass(requests, tokens, context, is_long, *medians)
 
 
 def _described(one: TimedPass) -> str:

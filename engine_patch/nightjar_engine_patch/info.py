@@ -48,6 +48,7 @@ def tell_of_worker(info: engine_pb2.EngineInfo, measure: StepMeasure) -> None:
             requests=one.requests,
             tokens=one.tokens,
             context=one.context,
+            long_contexts=one.is_long,
             path=one.path,
             vllm_us=one.vllm_us,
             fused_us=one.fused_us,

@@ -28,6 +28,7 @@ def row(requests, tokens, context, vllm_us, fused_us):
         "requests": requests,
         "tokens": tokens,
         "context": context,
+        "long_contexts": context > 2000,
         "path": path,
         "vllm_us": vllm_us,
         "fused_us": fused_us,

@@ -20,12 +20,12 @@ from nightjar_engine_patch.step_measure import StepMeasure
     ],
 )
 def test_the_faster_pass_is_chosen_and_of_equal_ones_vllms(vllm_us, fused_us, path):
-    assert timed_pass(4, 1, 672, vllm_us=vllm_us, fused_us=fused_us).path == path
+    assert timed_pass(4, 1, 672, is_long=False, vllm_us=vllm_us, fused_us=fused_us).path == path
 
 
 TIMED = (
-    timed_pass(1, 2, 552, vllm_us=[1200.26], fused_us=[640.01]),
-    timed_pass(16, 1, 4096, vllm_us=[1500], fused_us=[1800]),
+    timed_pass(1, 2, 552, is_long=False, vllm_us=[1200.26], fused_us=[640.01]),
+    timed_pass(16, 1, 4096, is_long=True, vllm_us=[1500], fused_us=[1800]),
 )
 
 
@@ -40,9 +40,9 @@ def test_the_engine_tells_what_its_worker_chose():
     info = engine_pb2.EngineInfo()
     tell_of_worker(info, StepMeasure(7, passes=DraftPasses(TIMED)))
     assert (info.draft_weight_bytes, info.fused_draft_refusal) == (7, "")
-    assert [(one.requests, one.tokens, one.context, one.path) for one in info.draft_passes] == [
-        (1, 2, 552, "fused"),
-        (16, 1, 4096, "vllm"),
+    assert [(one.requests, one.tokens, one.context, one.long_contexts, one.path) for one in info.draft_passes] == [
+        (1, 2, 552, False, "fused"),
+        (16, 1, 4096, True, "vllm"),
     ]
     assert info.draft_passes[0].vllm_us == pytest.approx(1200.3)
     assert info.draft_passes[0].fused_us == 640

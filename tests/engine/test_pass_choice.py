@@ -123,12 +123,13 @@ def test_each_size_of_each_kind_keeps_its_faster_graph(made, fused):
     for graphs in (made._first_graphs, made._next_graphs):
         assert kept(graphs) == short | {8: False}
     found = {
-        (one.requests, one.tokens, one.context): (one.path, one.vllm_us, one.fused_us) for one in made.passes.timed
+        (one.requests, one.tokens, one.context, one.is_long): (one.path, one.vllm_us, one.fused_us)
+        for one in made.passes.timed
     }
     assert len(found) == 16
-    assert found[8, 2, 512 + 8 * 40] == ("fused", 1000, 800)
-    assert found[16, 1, 512 + 16 * 40] == ("vllm", 1000, 1600)
-    assert found[8, 1, CONTEXT] == ("vllm", 1000, 1200)
+    assert found[8, 2, 512 + 8 * 40, False] == ("fused", 1000, 800)
+    assert found[16, 1, 512 + 16 * 40, False] == ("vllm", 1000, 1600)
+    assert found[8, 1, CONTEXT, True] == ("vllm", 1000, 1200)
 
 
 def test_passes_are_timed_over_whole_contexts_again_and_again(made, fused):

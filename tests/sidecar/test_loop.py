@@ -374,8 +374,14 @@ async def test_status_tells_memory_and_what_happened(paths, serving, engine_doub
             engine.info.draft_passes.add(requests=4, tokens=2, context=672, path="fused", vllm_us=1200, fused_us=640)
             engine.step(gamma_drafted=0)
             status = await running.until(lambda s: s["memoryBytes"]["draftWeights"] == 777)
-            passes = {"requests": 4, "tokens": 2, "context": 672, "path": "fused", "vllmUs": 1200, "fusedUs": 640}
-            assert status["engine"]["info"]["draftPasses"] == [passes]
+            (passes,) = status["engine"]["info"]["draftPasses"]
+            assert (passes["requests"], passes["tokens"], passes["context"], passes["longContexts"]) == (
+                4,
+                2,
+                672,
+                False,
+            )
+            assert (passes["path"], passes["vllmUs"], passes["fusedUs"]) == ("fused", 1200, 640)
             assert status["engine"]["info"]["fusedDraftRefusal"] == ""
             engine.step(gamma_drafted=1, draft_residency=engine_pb2.DRAFT_RESIDENCY_AWAY, total_blocks=60)
             await running.until(lambda s: s["memoryBytes"] == {"targetKv": 4200, "draftKv": 0, "draftWeights": 0})

@@ -26,7 +26,10 @@ class FusedUnderTest(EngineUnderTest):
         if self.control is None:
             raise RuntimeError("an engine with the plugin is required, found stock vLLM")
         info = self.control.info()
-        rows = [MessageToDict(one, preserving_proto_field_name=True) for one in info.draft_passes]
+        rows = [
+            MessageToDict(one, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
+            for one in info.draft_passes
+        ]
         return {"passes": rows, "refusal": info.fused_draft_refusal}
 
     def agreement(self, rows: int, tokens: int, vocabulary: list[int]) -> dict[str, Any]:

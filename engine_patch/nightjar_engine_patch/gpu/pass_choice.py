@@ -83,7 +83,7 @@ def _keep_faster(kind: PassKind, fused: DraftGraphs, trial: Trial) -> Iterator[T
         rows = size.num_reqs or 0
         context = kind.context(rows)
         vllm_us, fused_us = trial.times(rows, context, kind.buffers, [kind.graphs.graphs[size].replay, graph.replay])
-        timed = timed_pass(rows, kind.tokens, context, vllm_us=vllm_us, fused_us=fused_us)
+        timed = timed_pass(rows, kind.tokens, context, is_long=not kind.is_short, vllm_us=vllm_us, fused_us=fused_us)
         if timed.is_fused:
             kind.graphs.graphs[size] = graph
         yield timed

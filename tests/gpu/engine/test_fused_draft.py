@@ -3,6 +3,8 @@
 Each engine has a process of its own, as in the benchmark.
 """
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -51,12 +53,12 @@ def vllms(pair, tmp_path_factory):
 def test_the_engine_tells_which_pass_drafts_for_which_batch(fused):
     answer = fused.ask(do="passes")
     assert answer["refusal"] == ""
-    found = {(one["requests"], one["tokens"], one["context"]): one for one in answer["passes"]}
-    assert {key[0] for key in found} == {1, 2, 4, 8, 16}
-    assert {key[1:] for key in found if key[0] == 1} == {(2, 552), (1, 552), (2, 1024), (1, 1024)}
+    found = {(one["requests"], one["tokens"], one["long_contexts"]): one for one in answer["passes"]}
+    assert found.keys() == set(product((1, 2, 4, 8, 16), (2, 1), (False, True)))
+    assert {(key[2], one["context"]) for key, one in found.items() if key[0] == 1} == {(False, 552), (True, 1024)}
     for one in found.values():
         assert one["path"] == ("fused" if one["fused_us"] < one["vllm_us"] else "vllm")
-    assert found[1, 1, 552]["path"] == "fused", "two layers of a small draft are all latency in vLLM's pass"
+    assert found[1, 1, False]["path"] == "fused", "two layers of a small draft are all latency in vLLM's pass"
 
 
 def test_the_engine_tells_why_there_is_nothing_to_choose(vllms):

@@ -71,20 +71,22 @@ class EngineInfo(_message.Message):
     def __init__(self, engine_id: _Optional[str] = ..., nightjar_version: _Optional[str] = ..., vllm_version: _Optional[str] = ..., runner: _Optional[str] = ..., target_model: _Optional[str] = ..., draft_model: _Optional[str] = ..., gamma_max: _Optional[int] = ..., fallback_gamma: _Optional[int] = ..., max_batch: _Optional[int] = ..., tensor_parallel_size: _Optional[int] = ..., block_tokens: _Optional[int] = ..., block_bytes: _Optional[int] = ..., blocks: _Optional[int] = ..., draft_weight_bytes: _Optional[int] = ..., plan_version: _Optional[int] = ..., elastic_unsupported_reason: _Optional[str] = ..., draft_residency: _Optional[_Union[DraftResidency, str]] = ..., draft_weights_stay: _Optional[bool] = ..., draft_block_bytes: _Optional[int] = ..., draft_passes: _Optional[_Iterable[_Union[DraftPass, _Mapping]]] = ..., fused_draft_refusal: _Optional[str] = ...) -> None: ...
 
 class DraftPass(_message.Message):
-    __slots__ = ("requests", "tokens", "context", "path", "vllm_us", "fused_us")
+    __slots__ = ("requests", "tokens", "context", "path", "vllm_us", "fused_us", "long_contexts")
     REQUESTS_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
     VLLM_US_FIELD_NUMBER: _ClassVar[int]
     FUSED_US_FIELD_NUMBER: _ClassVar[int]
+    LONG_CONTEXTS_FIELD_NUMBER: _ClassVar[int]
     requests: int
     tokens: int
     context: int
     path: str
     vllm_us: float
     fused_us: float
-    def __init__(self, requests: _Optional[int] = ..., tokens: _Optional[int] = ..., context: _Optional[int] = ..., path: _Optional[str] = ..., vllm_us: _Optional[float] = ..., fused_us: _Optional[float] = ...) -> None: ...
+    long_contexts: bool
+    def __init__(self, requests: _Optional[int] = ..., tokens: _Optional[int] = ..., context: _Optional[int] = ..., path: _Optional[str] = ..., vllm_us: _Optional[float] = ..., fused_us: _Optional[float] = ..., long_contexts: _Optional[bool] = ...) -> None: ...
 
 class WatchStepsRequest(_message.Message):
     __slots__ = ("max_delay_ms", "observe")
