@@ -1,23 +1,32 @@
 #!/usr/bin/env python3
-"""Passes of the fused draft kernels on one GPU, at the shapes of real drafts.
+"""The fused draft pass: every figure of the topic `fused_draft`.
 
-From the repository root, on a host with a GPU:
+From the repository root, on a host with one H200, vLLM 0.32.0, and this repository installed:
 
-    PYTHONPATH=kernels python3 benchmarks/gpu/fused_draft.py --commit $(git rev-parse HEAD)
+    python3 benchmarks/gpu/fused_draft.py --commit $(git rev-parse HEAD)
 
-A pass is what a CUDA graph of it runs: the embedding, all layers, the output matrix, the choice of the next token, and
-what the next pass reads. Its first two layers are checked against the specification before anything is timed.
-The figures, each with the time that the draft's weights take at the bandwidth of a device copy, and with the time and
-the bytes of each kernel:
+First passes by themselves, at the shapes of real drafts. A pass is what a CUDA graph of it runs: the embedding, all
+layers, the output matrix, the choice of the next token, and what the next pass reads. Its first two layers are checked
+against the specification before anything is timed. The figures, each with the time that the draft's weights take at the
+bandwidth of a device copy, and with the time and the bytes of each kernel:
 
 pass_ms_b1, _b4, _b8   one token of each of so many requests, contexts of 512 tokens, 0.5B shape
 pass_ms_b1_4k          one request with a context of 4,096 tokens
 
 First passes (two tokens a request), batches of 2 and 16, a context of 32,768 tokens and the shapes of 0.6B and 1B
-drafts are in the raw numbers. What compares with vLLM's own pass, or with a server's steps, is not measured here.
+drafts are in the raw numbers. Then passes inside engines (`nightjar_benchmarks.gpu_fused`):
+
+gamma3_vs_no_draft_b1, _b4, _b8  7B with 0.5B, steady steps against stock vLLM without a draft, in turns, at an
+                                 acceptance length of 2.8
+llama_1b_vs_vllm_pass, qwen3_06b_vs_vllm_pass
+                                 vLLM's pass over ours at one request, as the engine timed both at its start
+worst_vs_vllm_pass               over all sizes and kinds of pass, vLLM's over what an engine chose, by the times of
+                                 another engine with the same shape of draft
+
+What takes long: five engines, three of them with small targets, that start one after another, for nothing may run
+while one of them times its passes; 8 turns of two engines at each of three batch sizes.
 """
 
-import argparse
 import json
 import statistics
 import sys
@@ -27,15 +36,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from device_time import captured_us, queued_us, record, spread
+from device_time import captured_us, queued_us, spread
+from topic import run as run_topic
 
+from nightjar_benchmarks.gpu_engine.measure import Note
+from nightjar_benchmarks.gpu_fused.measure import measure
+from nightjar_benchmarks.records import Figure
 from nightjar_kernels.draft_attention import Heads, Paged, attend, parts_of
 from nightjar_kernels.draft_inputs import Inputs, advance
 from nightjar_kernels.draft_pass import Draft, Layer, run
 from nightjar_kernels.greedy_head import best_of_head
 from nightjar_kernels.small_linear import Norm, linear_add, norm_gate_up, norm_linear
 
-BLOCK_TOKENS, DTYPE = 16, torch.bfloat16
+BLOCK_TOKENS, DTYPE, REPEATS = 16, torch.bfloat16, 60
 
 
 @dataclass(frozen=True)
@@ -263,14 +276,9 @@ def copy_bytes_per_us(repeats: int) -> float:
     return 2 * source.nbytes / statistics.median(times)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--commit", required=True, help="the commit that is measured")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/fused_draft.json"))
-    parser.add_argument("--repeats", type=int, default=60)
-    args = parser.parse_args()
+def passes() -> dict[str, Figure]:
     multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
-    bytes_per_us = copy_bytes_per_us(args.repeats)
+    bytes_per_us = copy_bytes_per_us(REPEATS)
     rows: dict[Case, dict[str, Any]] = {}
     for name, shape in SHAPES.items():
         cases = [case for case in [*FIGURES.values(), *OTHERS] if case.shape == name]
@@ -278,22 +286,21 @@ def main() -> None:
         for tokens in (1, 2):
             check(draft, Case(name, 3, 100, tokens), multiprocessors)
         for case in cases:
-            rows[case] = measured(draft, case, bytes_per_us, multiprocessors, args.repeats)
+            rows[case] = measured(draft, case, bytes_per_us, multiprocessors, REPEATS)
             print(json.dumps(rows[case]), flush=True)
         del draft
-    figures = {
-        name: {
-            "value": rows[case]["pass_ms"]["median"],
-            "unit": "ms",
-            "raw": list(rows.values()) if name == "pass_ms_b1" else rows[case],
-        }
+    # The engines that follow look how much memory is free.
+    torch.cuda.empty_cache()
+    return {
+        name: Figure(rows[case]["pass_ms"]["median"], "ms", list(rows.values()) if name == "pass_ms_b1" else rows[case])
         for name, case in FIGURES.items()
     }
-    command = f"python3 benchmarks/gpu/fused_draft.py --repeats {args.repeats}"
-    args.out.write_text(json.dumps(record(command, args.commit, figures), indent=1) + "\n", encoding="utf-8")
-    for name, figure in figures.items():
-        print(name, figure["value"], figure["unit"])
+
+
+def measure_all(folder: Path, note: Note) -> None:
+    note("passes by themselves", passes())
+    measure(folder, note)
 
 
 if __name__ == "__main__":
-    main()
+    run_topic("fused_draft", "benchmarks/gpu/fused_draft.py", __doc__, measure_all)

@@ -40,6 +40,10 @@ _GPU_REJECTION = "vllm.v1.worker.gpu.spec_decode.rejection_sampler"
 _STANDALONE = "vllm.v1.worker.gpu.spec_decode.standalone_ar.speculator"
 _DRAFT_GRAPHS = "vllm.v1.worker.gpu.spec_decode.target_dependent_ar.cudagraph_utils"
 _FLASH = "vllm.v1.attention.backends.flash_attn"
+_LLAMA = "vllm.model_executor.models.llama"
+_MISTRAL = "vllm.model_executor.models.mistral"
+_QWEN2 = "vllm.model_executor.models.qwen2"
+_QWEN3 = "vllm.model_executor.models.qwen3"
 
 RECORDED: dict[tuple[str, str], str] = {
     (_ENGINE_ARGS, "EngineArgs.create_engine_config"): "6add606e6beee11d",
@@ -152,6 +156,24 @@ RECORDED: dict[tuple[str, str], str] = {
     (_DRAFT_GRAPHS, "SpeculatorCudaGraphManager.capture"): "da92a3644b092860",
     (_FLASH, "FlashAttentionMetadataBuilder.update_draft_decode_metadata"): "9a5fd30159056c99",
     (_FLASH, "FlashAttentionMetadataBuilder.build"): "c61f0d29448838fb",
+    (_LLAMA, "LlamaMLP.forward"): "efe86783014c9e72",
+    (_LLAMA, "LlamaAttention.forward"): "a73d7f51e53bd6cc",
+    (_LLAMA, "LlamaDecoderLayer.forward"): "17f13fe6adeb2c41",
+    (_LLAMA, "LlamaModel.forward"): "2423d3cb0801cb4f",
+    (_LLAMA, "LlamaForCausalLM.compute_logits"): "7f7d0f779c67f732",
+    (_MISTRAL, "MistralMLP.forward"): "b3ec0d1edd4c6a34",
+    (_MISTRAL, "MistralAttention.forward"): "0136ad3a9366a73f",
+    (_MISTRAL, "MistralDecoderLayer.forward"): "f44562a789b49f75",
+    (_MISTRAL, "MistralModel.forward"): "9c8e59ffa717ef35",
+    (_QWEN2, "Qwen2MLP.forward"): "6336b9a612c749bd",
+    (_QWEN2, "Qwen2Attention.forward"): "05170190e9d35405",
+    (_QWEN2, "Qwen2DecoderLayer.forward"): "042c2fc18af98dc8",
+    (_QWEN2, "Qwen2Model.forward"): "78dd4f6386da27a9",
+    (_QWEN2, "Qwen2ForCausalLM.compute_logits"): "7f7d0f779c67f732",
+    (_QWEN3, "Qwen3Attention.forward"): "a2e99697a555b692",
+    (_QWEN3, "Qwen3DecoderLayer.forward"): "042c2fc18af98dc8",
+    (_QWEN3, "Qwen3ForCausalLM.compute_logits"): "7f7d0f779c67f732",
+    (_WORKER_UTILS, "AttentionGroup.create_metadata_builders"): "74961706171799d2",
 }
 
 if __name__ == "__main__":

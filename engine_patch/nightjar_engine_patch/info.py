@@ -42,6 +42,22 @@ def tell_of_worker(info: engine_pb2.EngineInfo, measure: StepMeasure) -> None:
     if (graphs := measure.graphs) is not None:
         told = engine_pb2.DraftGraphs(captured=graphs.count, seconds=graphs.seconds, bytes=graphs.nbytes)
         info.draft_graphs.CopyFrom(told)
+    if measure.passes is None:
+        info.fused_draft_refusal = "the draft's fused pass: a GPU is required, found none"
+        return
+    info.fused_draft_refusal = measure.passes.refusal
+    info.draft_passes.extend(
+        engine_pb2.DraftPass(
+            requests=one.requests,
+            tokens=one.tokens,
+            context=one.context,
+            long_contexts=one.is_long,
+            path=one.path,
+            vllm_us=one.vllm_us,
+            fused_us=one.fused_us,
+        )
+        for one in measure.passes.timed
+    )
 
 
 def _block_bytes(kv_cache_config: Any) -> int:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from nightjar_engine_patch.draft_passes import DraftPasses
 from nightjar_engine_patch.elastic.directive import Obeyed
 
 
@@ -44,3 +45,5 @@ class StepMeasure:
     """Requests whose drafts came from the draft; those of all others fill up the batch. None: every draft did."""
     obeyed: Obeyed | None = None
     """The directive that came with the step, once it is carried out."""
+    passes: DraftPasses | None = None
+    """What drafts for which batch, the same in every step; None where there is no choice."""

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from nightjar_engine_patch.draft_blocks import DraftBlocks
+from nightjar_engine_patch.draft_passes import DraftPasses
 from nightjar_engine_patch.elastic.directive import ExpandDirective, Obeyed, SqueezeDirective
 from nightjar_engine_patch.gpu.unread import Unread
 from nightjar_engine_patch.step_measure import CapturedGraphs
@@ -67,6 +68,7 @@ def runner(monkeypatch, events):
         stale_tokens=0,
         bookkeeping_ns=0,
         proposed=None,
+        passes=DraftPasses(refusal="none here"),
         unread=Unread(4),
         blocks=DraftBlocks(16),
     )

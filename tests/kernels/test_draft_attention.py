@@ -124,6 +124,14 @@ def test_a_row_that_takes_no_part_writes_nothing_and_gets_zeros(triton_module):
             assert torch.equal(found, torch.zeros_like(found))
 
 
+def test_the_blocks_of_a_row_that_takes_no_part_are_not_looked_at(triton_module):
+    """A padded row's table may name blocks that are gone: here, far outside of the cache."""
+    for tokens, parts in ((1, 2), (2, 1)):
+        case = Case([0, 40, 0], tokens)
+        case.paged.tables[[0, 2]] = 1 << 28
+        assert_agrees(case, triton_module, parts)
+
+
 def test_attention_is_pytorchs(triton_module):
     """Without a rotation, over a context of which all is new but what two tokens do not see of each other."""
     case = Case([2], 2, dtype=torch.float32)

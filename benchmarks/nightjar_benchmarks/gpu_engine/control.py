@@ -38,6 +38,11 @@ class Control:
         self._stub.ApplyPlan(engine_pb2.ApplyPlanRequest(plan=plan), timeout=10)
         return int(plan.version)
 
+    def info(self) -> engine_pb2.EngineInfo:
+        """What the engine is; some of it from its first step on."""
+        info: engine_pb2.EngineInfo = self._stub.GetInfo(engine_pb2.GetInfoRequest(), timeout=10)
+        return info
+
     def expand(self) -> engine_pb2.ElasticProgress:
         """How it ended; grpc.RpcError when it is refused."""
         progress: list[engine_pb2.ElasticProgress] = list(self._stub.Expand(engine_pb2.ExpandRequest(), timeout=60))

@@ -126,12 +126,12 @@ def lossless(engine: Remote, pair: Pair) -> dict[str, Figure]:
 
 
 def gamma0(engines: Engines, prompts: Prompts, batch: int) -> dict[str, Figure]:
-    turns = _take_turns(engines, {"stock": 0, "nightjar": 0}, prompts, batch, gamma=0)
+    turns = take_turns(engines, {"stock": 0, "nightjar": 0}, prompts, batch, gamma=0)
     return {f"gamma0_vs_stock_b{batch}": figures.whole_run_ratio(turns, "nightjar", "stock")}
 
 
 def steady(engines: Engines, prompts: Prompts, batch: int, gamma: int) -> dict[str, Figure]:
-    turns = _take_turns(engines, {"stock": 0, "nightjar": gamma}, prompts, batch, gamma)
+    turns = take_turns(engines, {"stock": 0, "nightjar": gamma}, prompts, batch, gamma)
     found = {f"gamma{gamma}_vs_no_draft_b{batch}": figures.steady_ratio(turns, gamma)}
     if batch == 1:
         found["draft_step_ms_b1"] = figures.draft_step(turns, gamma)
@@ -139,11 +139,11 @@ def steady(engines: Engines, prompts: Prompts, batch: int, gamma: int) -> dict[s
 
 
 def against_stock(engines: Engines, prompts: Prompts) -> dict[str, Figure]:
-    turns = _take_turns(engines, {"stock_gamma3": 3, "nightjar": 3}, prompts, 1, gamma=3)
+    turns = take_turns(engines, {"stock_gamma3": 3, "nightjar": 3}, prompts, 1, gamma=3)
     return {"gamma3_vs_stock_gamma3_b1": figures.whole_run_ratio(turns, "nightjar", "stock_gamma3")}
 
 
-def _take_turns(
+def take_turns(
     engines: Engines, verify: Mapping[str, int], prompts: Prompts, batch: int, gamma: int
 ) -> list[dict[str, Any]]:
     """The same prompts to each engine, new ones each turn; the first turn warms up and is thrown away.

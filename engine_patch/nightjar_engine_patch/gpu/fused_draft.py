@@ -43,14 +43,22 @@ def draft_of(model: Any) -> Draft:
 
 def caches_of(model: Any) -> list[torch.Tensor]:
     """Each layer's KV, once vLLM has allocated it; UnsupportedDraftError where it is not kept as it is computed."""
-    caches = [layer.self_attn.attn.kv_cache for layer in model.model.layers]
+    attentions = [layer.self_attn for layer in model.model.layers]
     dtype = model.lm_head.weight.dtype
-    for cache in caches:
-        if cache.dtype != dtype:
-            raise UnsupportedDraftError(
-                f"the draft's fused pass: a KV cache of {dtype} is required, found {cache.dtype}"
-            )
-    return caches
+    for attention in attentions:
+        _check_cache(attention.attn.kv_cache, dtype, attention.num_kv_heads, attention.head_dim)
+    return [attention.attn.kv_cache for attention in attentions]
+
+
+def _check_cache(cache: torch.Tensor, dtype: torch.dtype, heads: int, size: int) -> None:
+    if cache.dtype != dtype:
+        raise UnsupportedDraftError(f"the draft's fused pass: a KV cache of {dtype} is required, found {cache.dtype}")
+    # As FlashAttention has it.
+    if cache.dim() != 4 or (cache.shape[1], cache.shape[3], cache.stride(3)) != (heads, 2 * size, 1):
+        raise UnsupportedDraftError(
+            f"the draft's fused pass: a KV cache of [blocks, {heads}, tokens of a block, {2 * size}], K and V of a "
+            f"token adjacent, is required, found shape {tuple(cache.shape)} with strides {cache.stride()}"
+        )
 
 
 def _obstacles(model: Any) -> Iterator[tuple[str, str]]:
@@ -73,6 +81,8 @@ def _obstacles_of_layer(layer: Any) -> Iterator[tuple[str, str]]:
         method = getattr(linear, "quant_method", None)
         if type(method) is not UnquantizedLinearMethod:
             yield f"{name} without quantisation or LoRA is", type(method or linear).__name__
+        elif not linear.weight.is_contiguous():
+            yield f"{name} with adjacent inputs is", f"strides {linear.weight.stride()}"
         elif linear.tp_size != 1:
             yield "tensor parallelism of 1 is", str(linear.tp_size)
         elif linear.bias is not None and name != "qkv_proj":

@@ -91,6 +91,7 @@ class NightjarGPUModelRunner(GPUModelRunner):
             proposed=speculator.proposed,
             elastic_ns=self._elastic_ns,
             obeyed=self._take_obeyed(),
+            passes=speculator.passes,
         )
         self._elastic_ns = 0
         return MeasuredAsyncOutput(output, measure, self._timer.end())

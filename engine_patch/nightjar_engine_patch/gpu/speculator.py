@@ -3,12 +3,13 @@
 Three kinds of pass: over the last two tokens of each request of the batch, which gives the first draft; over the
 newest draft of each, run once for each draft more; and over pieces of what some requests have unread. Each is captured
 for some sizes, and the graphs of a batch size serve every length. What a pass reads is gathered inside its graph, from
-tensors that vLLM keeps at their addresses.
+tensors that vLLM keeps at their addresses. In between runs vLLM's model, or for small batches our kernels
+(`fused_pass`), whichever was faster when the engine started.
 """
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
+from functools import partial
 from time import monotonic, monotonic_ns
 from typing import Any
 
@@ -23,8 +24,13 @@ from vllm.v1.worker.gpu.spec_decode.standalone_ar.speculator import StandaloneAR
 from vllm.v1.worker.gpu.states import RequestState
 
 from nightjar_engine_patch.draft_blocks import DraftBlocks
+from nightjar_engine_patch.draft_passes import DraftPasses
 from nightjar_engine_patch.errors import RefusalError
+from nightjar_engine_patch.gpu.contexts import short_context, unsplit_attention
 from nightjar_engine_patch.gpu.draft_graphs import DraftGraphs, batch_sizes, piece_sizes
+from nightjar_engine_patch.gpu.fused_pass import fused_pass_of
+from nightjar_engine_patch.gpu.pass_choice import PassKind, Rank, Run, choose_passes
+from nightjar_engine_patch.gpu.pass_trial import Trial
 from nightjar_engine_patch.gpu.step_timer import StepTimer
 from nightjar_engine_patch.gpu.unread import FIRST_PASS_TOKENS, DraftPlan, Flags, Indices, Ints, Unread, plan_draft
 from nightjar_engine_patch.settings import EngineSettings
@@ -44,14 +50,6 @@ _log = logging.getLogger("vllm.nightjar")
 
 # A chunk takes the draft of a 7B target about 4 ms, a step with 64 requests and three drafts 12 ms.
 CATCH_UP_TOKENS = 2048
-
-# Splitting a row's attention over the device costs more than it gains up to some context, the later the more rows
-# there are to share the device. Measured with a draft of 24 layers, 2 KV heads of 64: 1 row 550, 8 rows 850, 16 rows
-# 1,150, 32 rows 1,800 tokens.
-SHORT_CONTEXT, SHORT_CONTEXT_A_ROW = 512, 40
-
-# As vLLM calls what it captures: rows, tokens, attention metadata, slots by layer, and what we have no use for.
-Run = Callable[..., None]
 
 
 class GraphedSpeculator(StandaloneARSpeculator):
@@ -105,6 +103,7 @@ class GraphedSpeculator(StandaloneARSpeculator):
         self.read_tokens = 0
         self.bookkeeping_ns = 0
         self.proposed: frozenset[str] | None = None
+        self.passes = DraftPasses()
 
     def load_model(self, target_model: Any) -> None:
         super().load_model(target_model)
@@ -143,12 +142,13 @@ class GraphedSpeculator(StandaloneARSpeculator):
         self._piece_slots.fill_(-1)
         # Pieces need most memory: what comes later fits into it.
         self._capture(self._piece_graphs, self._run_piece, self._piece, "pieces")
-        self._capture(self._first_graphs, self._run_first, self._first, "first drafts")
-        self._capture(self._next_graphs, self._run_next, self._next, "further drafts")
-        with self._unsplit_attention():
-            self._capture(self._short_first_graphs, self._run_first, self._first, "first drafts of short contexts")
-            self._capture(self._short_next_graphs, self._run_next, self._next, "further drafts of short contexts")
+        kinds = self._kinds()
+        for kind in kinds:
+            with unsplit_attention(self.attn_groups) if kind.is_short else nullcontext():
+                self._capture(kind.graphs, kind.run, kind.buffers, kind.what)
+        self.passes = self._choose_passes(kinds)
         self._restore_starts()
+        _log.info("passes of the draft, %s", self.passes)
         self.captured = CapturedGraphs(
             sum(len(one.graphs) for one in vars(self).values() if isinstance(one, DraftGraphs)),
             monotonic() - started,
@@ -168,20 +168,34 @@ class GraphedSpeculator(StandaloneARSpeculator):
             given = (self.model_state, buffers, self.block_tables, self.attn_groups, self.kv_cache_config)
             graphs.capture(run, *given, progress_bar_desc=description)
 
-    @contextmanager
-    def _unsplit_attention(self) -> Iterator[None]:
-        """FlashAttention splits no row inside; other backends know nothing of it
-        (`FlashAttentionMetadataBuilder.max_num_splits`, vllm/v1/attention/backends/flash_attn.py).
-        """
-        builders = [group.get_metadata_builder() for groups in self.attn_groups for group in groups]
-        before = [(one, one.max_num_splits) for one in builders if hasattr(one, "max_num_splits")]
-        for builder, _ in before:
-            builder.max_num_splits = 1
-        try:
-            yield
-        finally:
-            for builder, splits in before:
-                builder.max_num_splits = splits
+    def _kinds(self) -> list[PassKind]:
+        """Of passes over whole batches, as far as they are captured at all."""
+        first, following = (self._run_first, self._first, FIRST_PASS_TOKENS), (self._run_next, self._next, 1)
+        found = (
+            ("first drafts", self._first_graphs, first, False),
+            ("further drafts", self._next_graphs, following, False),
+            ("first drafts of short contexts", self._short_first_graphs, first, True),
+            ("further drafts of short contexts", self._short_next_graphs, following, True),
+        )
+        return [
+            PassKind(what, graphs, *how, is_short, self._context)
+            for what, graphs, how, is_short in found
+            if graphs is not None
+        ]
+
+    @torch.inference_mode()
+    def _choose_passes(self, kinds: list[PassKind]) -> DraftPasses:
+        tables = [*(table.gpu for table in self.block_tables.block_tables), *self.block_tables.input_block_tables]
+        trial = Trial(self.idx_mapping, self._columns, self._requests, tables, self.kv_cache_config.num_blocks)
+        # Not before: with elastic memory, weights and KV have moved since the model was loaded.
+        make = partial(fused_pass_of, self.model, self.attn_groups, self.block_tables, self.device)
+        return choose_passes(kinds, make, self._capture_fused, trial)
+
+    def _capture_fused(self, kind: PassKind, rank: Rank) -> DraftGraphs:
+        graphs = self._graphs(kind.small())
+        self._capture(graphs, partial(kind.run, rank=rank), kind.buffers, f"fused {kind.what}")
+        self._restore_starts()
+        return graphs
 
     def _restore_starts(self) -> None:
         """Row r's tokens start at r times their number, whatever the batch; capturing writes other numbers."""
@@ -279,7 +293,7 @@ class GraphedSpeculator(StandaloneARSpeculator):
             self._upload(chosen, self.idx_mapping)
             self._drafting_rows = chosen
         longest = int((batch.num_computed_tokens_np + batch.num_scheduled_tokens).max()) + 1 + gamma
-        is_short = longest <= SHORT_CONTEXT + SHORT_CONTEXT_A_ROW * rows
+        is_short = longest <= short_context(rows)
         first, following = (
             (self._short_first_graphs, self._short_next_graphs) if is_short else (self._first_graphs, self._next_graphs)
         )
@@ -338,16 +352,21 @@ class GraphedSpeculator(StandaloneARSpeculator):
         )
         run(rows, tokens, metadata, build_slot_mappings_by_layer(mapping, self.kv_cache_config))
 
-    def _run_first(self, rows: int, tokens: int, metadata: Any, mapping: Any, *_: Any, **__: Any) -> None:
+    def _run_first(
+        self, rows: int, tokens: int, metadata: Any, mapping: Any, *_: Any, rank: Rank | None = None, **__: Any
+    ) -> None:
+        """`rank` in place of vLLM's model."""
         read = _inputs(self._first, rows, tokens)
         newest_inputs(self.idx_mapping[:rows], self._requests, read)
-        best = self._run_and_rank(self._first, read, FIRST_PASS_TOKENS, metadata, mapping)
+        best = rank(read) if rank else self._run_and_rank(self._first, read, FIRST_PASS_TOKENS, metadata, mapping)
         following = _inputs(self._next, rows, rows)
         advance(best, read, self.draft_tokens, self._columns, following, self._context, first=True)
 
-    def _run_next(self, rows: int, tokens: int, metadata: Any, mapping: Any, *_: Any, **__: Any) -> None:
+    def _run_next(
+        self, rows: int, tokens: int, metadata: Any, mapping: Any, *_: Any, rank: Rank | None = None, **__: Any
+    ) -> None:
         read = _inputs(self._next, rows, tokens)
-        best = self._run_and_rank(self._next, read, 1, metadata, mapping)
+        best = rank(read) if rank else self._run_and_rank(self._next, read, 1, metadata, mapping)
         advance(best, read, self.draft_tokens, self._columns, read, self._context, first=False)
 
     def _run_piece(self, rows: int, tokens: int, metadata: Any, mapping: Any, *_: Any, **__: Any) -> None:

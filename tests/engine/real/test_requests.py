@@ -227,3 +227,5 @@ def test_the_engine_says_what_it_is(crowded):
     per_token = [2 * 2 * model.layers * model.kv_heads * model.head_dim for model in (target, draft)]
     assert (info.block_bytes, info.draft_block_bytes) == (32 * sum(per_token), 32 * per_token[1])
     assert info.draft_weight_bytes > 0
+    assert "a GPU is required" in info.fused_draft_refusal
+    assert not info.draft_passes

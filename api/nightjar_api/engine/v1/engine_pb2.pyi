@@ -25,7 +25,7 @@ class GetInfoRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class EngineInfo(_message.Message):
-    __slots__ = ("engine_id", "nightjar_version", "vllm_version", "runner", "target_model", "draft_model", "gamma_max", "fallback_gamma", "max_batch", "tensor_parallel_size", "block_tokens", "block_bytes", "blocks", "draft_weight_bytes", "plan_version", "elastic_unsupported_reason", "draft_residency", "draft_weights_stay", "draft_block_bytes", "draft_graphs")
+    __slots__ = ("engine_id", "nightjar_version", "vllm_version", "runner", "target_model", "draft_model", "gamma_max", "fallback_gamma", "max_batch", "tensor_parallel_size", "block_tokens", "block_bytes", "blocks", "draft_weight_bytes", "plan_version", "elastic_unsupported_reason", "draft_residency", "draft_weights_stay", "draft_block_bytes", "draft_passes", "fused_draft_refusal", "draft_graphs")
     ENGINE_ID_FIELD_NUMBER: _ClassVar[int]
     NIGHTJAR_VERSION_FIELD_NUMBER: _ClassVar[int]
     VLLM_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -45,6 +45,8 @@ class EngineInfo(_message.Message):
     DRAFT_RESIDENCY_FIELD_NUMBER: _ClassVar[int]
     DRAFT_WEIGHTS_STAY_FIELD_NUMBER: _ClassVar[int]
     DRAFT_BLOCK_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DRAFT_PASSES_FIELD_NUMBER: _ClassVar[int]
+    FUSED_DRAFT_REFUSAL_FIELD_NUMBER: _ClassVar[int]
     DRAFT_GRAPHS_FIELD_NUMBER: _ClassVar[int]
     engine_id: str
     nightjar_version: str
@@ -65,8 +67,28 @@ class EngineInfo(_message.Message):
     draft_residency: DraftResidency
     draft_weights_stay: bool
     draft_block_bytes: int
+    draft_passes: _containers.RepeatedCompositeFieldContainer[DraftPass]
+    fused_draft_refusal: str
     draft_graphs: DraftGraphs
-    def __init__(self, engine_id: _Optional[str] = ..., nightjar_version: _Optional[str] = ..., vllm_version: _Optional[str] = ..., runner: _Optional[str] = ..., target_model: _Optional[str] = ..., draft_model: _Optional[str] = ..., gamma_max: _Optional[int] = ..., fallback_gamma: _Optional[int] = ..., max_batch: _Optional[int] = ..., tensor_parallel_size: _Optional[int] = ..., block_tokens: _Optional[int] = ..., block_bytes: _Optional[int] = ..., blocks: _Optional[int] = ..., draft_weight_bytes: _Optional[int] = ..., plan_version: _Optional[int] = ..., elastic_unsupported_reason: _Optional[str] = ..., draft_residency: _Optional[_Union[DraftResidency, str]] = ..., draft_weights_stay: _Optional[bool] = ..., draft_block_bytes: _Optional[int] = ..., draft_graphs: _Optional[_Union[DraftGraphs, _Mapping]] = ...) -> None: ...
+    def __init__(self, engine_id: _Optional[str] = ..., nightjar_version: _Optional[str] = ..., vllm_version: _Optional[str] = ..., runner: _Optional[str] = ..., target_model: _Optional[str] = ..., draft_model: _Optional[str] = ..., gamma_max: _Optional[int] = ..., fallback_gamma: _Optional[int] = ..., max_batch: _Optional[int] = ..., tensor_parallel_size: _Optional[int] = ..., block_tokens: _Optional[int] = ..., block_bytes: _Optional[int] = ..., blocks: _Optional[int] = ..., draft_weight_bytes: _Optional[int] = ..., plan_version: _Optional[int] = ..., elastic_unsupported_reason: _Optional[str] = ..., draft_residency: _Optional[_Union[DraftResidency, str]] = ..., draft_weights_stay: _Optional[bool] = ..., draft_block_bytes: _Optional[int] = ..., draft_passes: _Optional[_Iterable[_Union[DraftPass, _Mapping]]] = ..., fused_draft_refusal: _Optional[str] = ..., draft_graphs: _Optional[_Union[DraftGraphs, _Mapping]] = ...) -> None: ...
+
+class DraftPass(_message.Message):
+    __slots__ = ("requests", "tokens", "context", "path", "vllm_us", "fused_us", "long_contexts")
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    VLLM_US_FIELD_NUMBER: _ClassVar[int]
+    FUSED_US_FIELD_NUMBER: _ClassVar[int]
+    LONG_CONTEXTS_FIELD_NUMBER: _ClassVar[int]
+    requests: int
+    tokens: int
+    context: int
+    path: str
+    vllm_us: float
+    fused_us: float
+    long_contexts: bool
+    def __init__(self, requests: _Optional[int] = ..., tokens: _Optional[int] = ..., context: _Optional[int] = ..., path: _Optional[str] = ..., vllm_us: _Optional[float] = ..., fused_us: _Optional[float] = ..., long_contexts: _Optional[bool] = ...) -> None: ...
 
 class DraftGraphs(_message.Message):
     __slots__ = ("captured", "seconds", "bytes")
