@@ -26,10 +26,6 @@ class Control:
         )
         self._receive()
 
-    def info(self) -> engine_pb2.EngineInfo:
-        found: engine_pb2.EngineInfo = self._stub.GetInfo(engine_pb2.GetInfoRequest(), timeout=10)
-        return found
-
     def plan(self, segments: list[list[int]], hold: int) -> int:
         """The plan's version."""
         schedule = [engine_pb2.Segment(gamma=gamma, steps=steps) for gamma, steps in segments]
