@@ -178,3 +178,17 @@ def test_without_graphs_of_small_batches_there_is_nothing_to_choose(made):
         setattr(made, f"_{name}_graphs", None)
     made.capture()
     assert "CUDA graphs for batches of at most 16 requests are required, found none" in made.passes.refusal
+
+
+def test_weights_and_kv_are_looked_for_anew_each_time_vllm_has_graphs_captured(made, monkeypatch):
+    """The first time is before elastic memory moves them."""
+    seen = []
+
+    def look(model, *_):
+        seen.append(model)
+        raise UnsupportedDraftError("enough seen")
+
+    monkeypatch.setattr(speculator, "fused_pass_of", look)
+    for made.model in ("before", "after"):
+        made.capture()
+    assert seen == ["before", "after"]
