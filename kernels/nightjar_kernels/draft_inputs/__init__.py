@@ -114,7 +114,8 @@ def advance(
     """Pick each row's draft, keep it, and make it what the next pass reads.
 
     read: what this pass read; the last of the tokens of each row (two in the `first` pass, then one)
-    drafts: int64 [rows, longest length], whose column `columns[row]` is written (column 0 by the `first` pass)
+    drafts: int64 [rows, longest length], whose column `columns[row]` is written (column 0 by the `first` pass), if
+        there is one: who warms passes up or times them runs more of them than any step does
     columns: int32 [rows], counted up
     following: one token a row; may be `read` itself
     context: positions the draft has; a row at their end stays there

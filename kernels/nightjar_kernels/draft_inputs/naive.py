@@ -68,7 +68,8 @@ def advance(
         columns[rows] = 0
     last = 2 * rows + 1 if first else rows
     draft = best.ids[rows, best.logits.argmax(dim=1)]
-    drafts[rows, columns[rows].long()] = draft.long()
+    kept = rows[columns[rows] < drafts.shape[1]]
+    drafts[kept, columns[kept].long()] = draft[kept].long()
     columns[rows] += 1
     seq_lens = read.seq_lens[rows]
     following.ids[rows] = draft

@@ -90,6 +90,7 @@ def advance(
         read.seq_lens,
         drafts,
         drafts.stride(0),
+        drafts.shape[1],
         columns,
         following.ids,
         following.positions,
@@ -201,6 +202,7 @@ def _advance_kernel(
     read_seq_lens_ptr,  # [rows] int32
     drafts_ptr,  # [rows, longest length] int64
     drafts_stride,
+    longest,
     columns_ptr,  # [rows] int32
     ids_ptr,  # [rows] int32
     positions_ptr,  # [rows] int64
@@ -221,7 +223,7 @@ def _advance_kernel(
     else:
         column = tl.load(columns_ptr + row)
         position = tl.load(read_positions_ptr + row)
-    tl.store(drafts_ptr + row * drafts_stride + column, draft.to(tl.int64))
+    tl.store(drafts_ptr + row * drafts_stride + column, draft.to(tl.int64), mask=column < longest)
     tl.store(columns_ptr + row, column + 1)
     tl.store(ids_ptr + row, draft)
     tl.store(positions_ptr + row, tl.minimum(position + 1, context - 1))
