@@ -32,15 +32,13 @@ import statistics
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
 from device_time import captured_us, queued_us, spread
 from topic import run as run_topic
 
-from nightjar_benchmarks.gpu_engine.measure import Note
-from nightjar_benchmarks.gpu_fused.measure import measure
+from nightjar_benchmarks.gpu_fused import measure
 from nightjar_benchmarks.records import Figure
 from nightjar_kernels.draft_attention import Heads, Paged, attend, parts_of
 from nightjar_kernels.draft_inputs import Inputs, advance
@@ -297,10 +295,14 @@ def passes() -> dict[str, Figure]:
     }
 
 
-def measure_all(folder: Path, note: Note) -> None:
-    note("passes by themselves", passes())
-    measure(folder, note)
-
-
 if __name__ == "__main__":
-    run_topic("fused_draft", "benchmarks/gpu/fused_draft.py", __doc__, measure_all)
+    run_topic(
+        "fused_draft",
+        "benchmarks/gpu/fused_draft.py",
+        __doc__,
+        {
+            "passes": lambda _, note: note("passes by themselves", passes()),
+            "shapes": measure.shapes,
+            "serving": measure.serving,
+        },
+    )

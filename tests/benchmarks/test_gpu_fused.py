@@ -10,7 +10,6 @@ from safetensors.torch import load_file
 from transformers import AutoConfig
 
 from nightjar_benchmarks.goals import GOALS
-from nightjar_benchmarks.gpu_engine import measure as gpu_engine
 from nightjar_benchmarks.gpu_engine.pairs import SMALL, write_pair
 from nightjar_benchmarks.gpu_fused import agreement, drafts, figures, measure
 from nightjar_benchmarks.pairs import Pair
@@ -109,29 +108,14 @@ def test_every_figure_of_the_topic_is_measured(tmp_path, monkeypatch):
 
     monkeypatch.setattr(measure, "Remote", remote)
     found = {}
-    measure.measure(tmp_path, lambda _, new: found.update(new))
+    for part in (measure.shapes, measure.serving):
+        part(tmp_path, lambda _, new: found.update(new))
     assert found["gamma3_vs_no_draft_b1"].value == pytest.approx(2.8 * 5 / 8)
     assert found["gamma3_vs_no_draft_b1"].raw["at_acceptance_length_2.4"] == pytest.approx(2.4 * 5 / 8)
     by_themselves = {"pass_ms_b1", "pass_ms_b4", "pass_ms_b8", "pass_ms_b1_4k"}
     goals = {goal.name: goal.unit for goal in GOALS if goal.topic == "fused_draft" and goal.name not in by_themselves}
     assert {name: figure.unit for name, figure in found.items()} == goals
     assert [name for name, _ in started] == ["llama_1b", "qwen3_06b", "nightjar", "stock", "05b"]
-
-
-def test_what_fails_leaves_the_rest_and_is_raised_in_the_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(measure, "write_pair", lambda *_: Pair(tmp_path / "big", SMALL, (0.77,), 0))
-    monkeypatch.setattr(measure, "Remote", lambda *_: FakeEngine())
-    monkeypatch.setattr(gpu_engine, "TURNS", 1)
-
-    def fail(*_):
-        raise RuntimeError("it died")
-
-    monkeypatch.setattr(measure, "against_vllms_pass", fail)
-    found = {}
-    with pytest.raises(ExceptionGroup) as raised:
-        measure.measure(tmp_path, lambda _, new: found.update(new))
-    assert [str(error) for error in raised.value.exceptions] == ["it died", "it died"]
-    assert set(found) == {"worst_vs_vllm_pass", *(f"gamma3_vs_no_draft_b{batch}" for batch in (1, 4, 8))}
 
 
 @pytest.mark.parametrize("name", drafts.SHAPES)

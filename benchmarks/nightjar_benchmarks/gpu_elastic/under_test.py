@@ -44,19 +44,12 @@ class Reloads:
 
 
 class ElasticUnderTest(EngineUnderTest):
-    """Commands name a method of it by `do`."""
+    """Also answers what is asked for by the methods here."""
 
     def __init__(self, arguments: dict[str, Any]) -> None:
         self.reloads = Reloads()
         super().__init__(arguments)
         self._names = count()
-
-    def run(self, command: dict[str, Any]) -> dict[str, Any]:
-        do: Callable[..., dict[str, Any]] = getattr(self, command.pop("do", "generate"))
-        return do(**command)
-
-    def generate(self, **command: Any) -> dict[str, Any]:
-        return super().run(command)
 
     def books(self) -> dict[str, Any]:
         """Where the memory is."""

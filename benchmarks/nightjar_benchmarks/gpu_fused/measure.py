@@ -1,7 +1,5 @@
 """What engines say of both passes, one engine after another: nothing else may run while one times them."""
 
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,6 @@ from nightjar_benchmarks.gpu_engine.pairs import BIG, write_pair
 from nightjar_benchmarks.gpu_engine.remote import Remote
 from nightjar_benchmarks.gpu_fused import figures
 from nightjar_benchmarks.gpu_fused.drafts import write_shapes
-from nightjar_benchmarks.pairs import Pair
 from nightjar_benchmarks.records import Figure
 
 MODULE = "nightjar_benchmarks.gpu_fused.under_test"
@@ -23,29 +20,10 @@ STEADY = (1, 4, 8)
 SIZES = [1, 2, 4, 8, 16]
 
 
-def measure(folder: Path, note: Note) -> None:
-    """What fails does not keep the rest from being measured; all that failed is raised at the end."""
-    failed = []
-    chosen: dict[str, Any] = {"passes": [], "refusal": "the engine that was to choose failed"}
-    with ThreadPoolExecutor(1) as writer:
-        big = writer.submit(write_pair, folder / "big", BIG)
-        parts: list[tuple[str, Callable[[], dict[str, Figure]]]] = [
-            ("a Llama of 1B", lambda: against_vllms_pass("llama_1b", folder)),
-            ("a Qwen3 of 0.6B", lambda: against_vllms_pass("qwen3_06b", folder)),
-            ("7B with 0.5B", lambda: serving(big, chosen, folder)),
-            ("0.5B again", lambda: worst(chosen, folder)),
-        ]
-        for what, part in parts:
-            try:
-                note(what, part())
-            except Exception as error:  # noqa: BLE001 - raised below
-                failed.append(error)
-    if failed:
-        raise ExceptionGroup("not everything was measured", failed)
-
-
-def against_vllms_pass(name: str, folder: Path) -> dict[str, Figure]:
-    return {f"{name}_vs_vllm_pass": figures.against_vllms_pass(chosen_for(name, folder))}
+def shapes(folder: Path, note: Note) -> None:
+    """Drafts of other families, behind small targets."""
+    for what, name in (("a Llama of 1B", "llama_1b"), ("a Qwen3 of 0.6B", "qwen3_06b")):
+        note(what, {f"{name}_vs_vllm_pass": figures.against_vllms_pass(chosen_for(name, folder))})
 
 
 def chosen_for(name: str, folder: Path) -> dict[str, Any]:
@@ -59,9 +37,9 @@ def chosen_for(name: str, folder: Path) -> dict[str, Any]:
         engine.stop()
 
 
-def serving(big: Future[Pair], chosen: dict[str, Any], folder: Path) -> dict[str, Figure]:
-    """Engines that serve in turns; what ours chose at its start goes into `chosen`."""
-    pair = big.result()
+def serving(folder: Path, note: Note) -> None:
+    """Engines that serve in turns, and what ours chose at its start against the times of another start."""
+    pair = write_pair(folder / "big", BIG)
     arguments = gpu_engine.big_arguments(pair, folder)
     engines = {}
     with ExitStack() as stack:
@@ -69,12 +47,9 @@ def serving(big: Future[Pair], chosen: dict[str, Any], folder: Path) -> dict[str
             engines[name] = Remote(name, arguments[name], folder / f"{name}.log", module)
             stack.callback(engines[name].stop)
             engines[name].receive()
-        chosen.update(engines["nightjar"].ask(do="passes"))
-        return steady(engines, Prompts(pair))
-
-
-def worst(chosen: dict[str, Any], folder: Path) -> dict[str, Figure]:
-    return {"worst_vs_vllm_pass": figures.worst_of_the_choice(chosen, chosen_for("05b", folder))}
+        chosen = engines["nightjar"].ask(do="passes")
+        note("7B with 0.5B", steady(engines, Prompts(pair)))
+    note("0.5B again", {"worst_vs_vllm_pass": figures.worst_of_the_choice(chosen, chosen_for("05b", folder))})
 
 
 def steady(engines: Engines, prompts: Prompts) -> dict[str, Figure]:

@@ -1,6 +1,5 @@
 """One vLLM engine whose draft has two passes to choose from (see `gpu_engine.under_test`)."""
 
-from collections.abc import Callable
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
@@ -10,14 +9,7 @@ from nightjar_benchmarks.gpu_fused.agreement import greedy_by_both
 
 
 class FusedUnderTest(EngineUnderTest):
-    """Commands name a method of it by `do`."""
-
-    def run(self, command: dict[str, Any]) -> dict[str, Any]:
-        do: Callable[..., dict[str, Any]] = getattr(self, command.pop("do", "generate"))
-        return do(**command)
-
-    def generate(self, **command: Any) -> dict[str, Any]:
-        return super().run(command)
+    """Also answers what is asked for by the methods here."""
 
     def passes(self) -> dict[str, Any]:
         """What the engine chose at its start: fields of `DraftPass`, or why there was nothing to choose."""
