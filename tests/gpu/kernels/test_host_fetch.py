@@ -22,6 +22,9 @@ def test_a_small_copy_does_not_wait_for_a_large_fetch():
     host = torch.zeros(1 << 29, dtype=torch.uint8).pin_memory()
     out = torch.empty(1 << 29, dtype=torch.uint8, device="cuda")
     small = torch.zeros(4096, dtype=torch.uint8).pin_memory()
+    # Loading a kernel for the first time waits for all that run.
+    torch.cuda._sleep(1)
+    small.cuda()
     fetch(host, out)
     torch.cuda.synchronize()
     beside = torch.cuda.Stream()
