@@ -44,14 +44,18 @@ class HelperDouble:
 class Engine:
     """Elastic memory, and what of vLLM's it works on."""
 
-    def __init__(self, weights):
+    def __init__(self, weights, pages=PAGES):
         self.weights = DraftWeights(weights)
         self.weights.leave(free_host_bytes=1 << 30, pinned=False)
-        self.cache = ElasticCache(CpuMemory(), PAGES, BLOCKS, weights=self.weights.nbytes, least_granule=GRANULE)
+        self.cache = ElasticCache(CpuMemory(), pages, BLOCKS, weights=self.weights.nbytes, least_granule=GRANULE)
         self.weights.settle(self.cache.room_for_weights())
         self.tables = [torch.zeros(4, 6, dtype=torch.int32) for _ in range(2)]
         self.helper = HelperDouble()
-        self.memory = ElasticMemory(self.cache, self.weights, self.tables, self.helper)
+        self.at_rest = lambda: None
+        self.memory = ElasticMemory(self.cache, self.weights, self.tables, self.helper, self.rest)
+
+    def rest(self):
+        self.at_rest()
 
     def block(self, name, index):
         page = PAGES.all[name]
@@ -104,6 +108,32 @@ def test_no_more_than_two_granules_of_the_drafts_memory_are_lost(target, draft, 
     cache.squeeze()
     cache.pool.check_integrity()
     cache.pool.close()
+
+
+@pytest.mark.parametrize("directive", [ExpandDirective(), SqueezeDirective(())])
+def test_layers_are_cleared_one_after_the_other_with_a_rest_between(drafts_own, directive):
+    """A step beside must not wait for all of it."""
+    pages = Pages(
+        target={f"target {layer}": 1 << 16 for layer in range(3)}, draft={f"draft {layer}": 1 << 16 for layer in "ab"}
+    )
+    engine = Engine(drafts_own, pages)
+    if isinstance(directive, SqueezeDirective):
+        engine.obey(ExpandDirective())
+    layers = engine.cache.tails() if isinstance(directive, ExpandDirective) else engine.cache.draft_blocks()
+    seen = []
+    engine.at_rest = lambda: seen.append([int(layer.any()) for layer in layers])
+    place = engine.cache.expand if isinstance(directive, ExpandDirective) else engine.cache.squeeze
+
+    def placed():
+        obeyed = place()
+        for layer in layers:
+            layer.fill_(1)
+        return obeyed
+
+    setattr(engine.cache, place.__name__, placed)
+    engine.obey(directive)
+    assert seen == [[0] * (done + 1) + [1] * (len(layers) - done - 1) for done in range(len(layers))]
+    engine.memory.close()
 
 
 def test_nothing_is_taken_away_before_the_device_has_passed_the_directive(engine, drafts_own):

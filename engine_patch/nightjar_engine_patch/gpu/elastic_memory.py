@@ -6,7 +6,7 @@ passed that point; the steps in between know neither the draft nor the blocks th
 step's output tells the scheduler.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import torch
@@ -33,11 +33,17 @@ class ElasticMemory:
     """One runner's memory. Every method is for the thread that launches steps, in their order."""
 
     def __init__(
-        self, cache: ElasticCache, weights: DraftWeights, tables: Sequence[torch.Tensor], helper: Helper
+        self,
+        cache: ElasticCache,
+        weights: DraftWeights,
+        tables: Sequence[torch.Tensor],
+        helper: Helper,
+        rest: Callable[[], None],
     ) -> None:
         """Compile what steps will use.
 
         tables: all block tables, int32 [rows, most blocks of a request], on the device of the cache
+        rest: called by the helper between two layers that it clears
         """
         self._cache = cache
         self._weights = weights
@@ -47,6 +53,7 @@ class ElasticMemory:
         ]
         self._device = tables[0].device
         self._helper = helper
+        self._rest = rest
         # An odd and an even number of moves: their addresses are aligned in different ways.
         for moves in ([(1, 2)], [(1, 2), (3, 4)]):
             self._rearrange(moves)
@@ -84,16 +91,20 @@ class ElasticMemory:
     def _expand(self) -> Obeyed:
         obeyed = self._cache.expand()
         # What stood here may be no number in the target's precision, and attention multiplies it by zero.
-        for tail in self._cache.tails():
-            tail.zero_()
+        self._clear(self._cache.tails())
         return obeyed
 
     def _squeeze(self) -> Obeyed:
         obeyed = self._cache.squeeze()
-        for blocks in self._cache.draft_blocks():
-            blocks.zero_()
+        self._clear(self._cache.draft_blocks())
         self._weights.restore()
         return obeyed
+
+    def _clear(self, layers: Iterable[torch.Tensor]) -> None:
+        """All at once would take the bandwidth of some step for itself, one or two gigabytes long."""
+        for layer in layers:
+            layer.zero_()
+            self._rest()
 
 
 def lookup_after(moves: BlockMoves, blocks: int) -> torch.Tensor:

@@ -1,5 +1,7 @@
 """How an engine's memory becomes elastic, when its KV cache is allocated."""
 
+from functools import partial
+from time import sleep
 from typing import Any
 
 import torch
@@ -18,6 +20,8 @@ from nightjar_kernels.physical_pool.cuda import CudaMemory
 # Measured on an H200, to map and unmap 1 GiB: 27 ms in granules of 2 MiB, 3.2 ms of 16 MiB, 0.8 ms of 64 MiB
 # (benchmarks/results/elastic_kernels.json). No step waits for it, and the smaller ones waste less.
 LEAST_GRANULE = 16 << 20
+# Between two layers that are cleared: a fifth of a step, so that a step lasts a few clearings longer and not all.
+REST_SECONDS = 0.001
 
 
 class ElasticStart:
@@ -61,7 +65,8 @@ class ElasticStart:
         if self._cache is None:
             raise RuntimeError("vLLM did not allocate a KV cache where it does in the recorded version")
         tables = [*(table.gpu for table in block_tables.block_tables), *block_tables.input_block_tables]
-        return ElasticMemory(self._cache, self._weights, tables, Background(self._device))
+        rest = partial(sleep, REST_SECONDS)
+        return ElasticMemory(self._cache, self._weights, tables, Background(self._device), rest)
 
 
 def _memory_of(device: torch.device) -> Memory:

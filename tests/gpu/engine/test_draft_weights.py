@@ -25,7 +25,7 @@ def made():
         buffer.zero_()
     weights.settle(cache.room_for_weights())
     tables = [torch.zeros(8, 16, dtype=torch.int32, device="cuda") for _ in range(2)]
-    memory = ElasticMemory(cache, weights, tables, Background(torch.device("cuda:0")))
+    memory = ElasticMemory(cache, weights, tables, Background(torch.device("cuda:0")), lambda: None)
     yield linear, cache, memory, tables
     torch.cuda.synchronize()
     cache.pool.check_integrity()
