@@ -164,11 +164,6 @@ def dump(table: Table) -> str:
     return _TABLE.dump_json(dict(table), indent=1).decode() + "\n"
 
 
-def extended(path: Path | None) -> dict[str, Tiles]:
-    """The shipped table, of which a file replaces the GPUs that it names and adds the others."""
-    return {**SHIPPED, **(read(path) if path is not None else {})}
-
-
 def _line(problem: ErrorDetails) -> str:
     field, message = ".".join(map(str, problem["loc"])), problem["msg"].removeprefix("Value error, ")
     if problem["type"] == "json_invalid":

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from nightjar_kernels import tiles
-from nightjar_kernels.tiles import DEFAULT, DEFAULT_GPU, RowTile, ShareTile, Tiles, TilesError
+from nightjar_kernels.tiles import DEFAULT, RowTile, ShareTile, Tiles, TilesError
 
 
 def document(**changed):
@@ -49,15 +49,6 @@ def test_a_matrix_has_as_many_programs_as_the_device_has_multiprocessors_if_its_
     assert rows_at_once(896, 4864, gated=True) == 8
     assert rows_at_once(4864, 896, gated=False) == 4
     assert rows_at_once(8192, 100, gated=False) == 1
-
-
-def test_a_file_replaces_the_gpus_that_it_names_and_adds_the_others(written):
-    path = written(document(source="measured") | {DEFAULT_GPU: document()["Some GPU"] | {"source": "mine"}})
-    found = tiles.extended(path)
-    assert found["Some GPU"].source == "measured"
-    assert found[DEFAULT_GPU].source == "mine"
-    assert found["Some GPU"].linear == DEFAULT.linear
-    assert tiles.extended(None) == tiles.SHIPPED
 
 
 def test_what_is_written_is_read_back(written):
