@@ -53,6 +53,7 @@ def vllms(pair, tmp_path_factory):
 def test_the_engine_tells_which_pass_drafts_for_which_batch(fused):
     answer = fused.ask(do="passes")
     assert answer["refusal"] == ""
+    assert "'s, shipped" in answer["tiles"]
     found = {(one["requests"], one["tokens"], one["long_contexts"]): one for one in answer["passes"]}
     assert found.keys() == set(product((1, 2, 4, 8, 16), (2, 1), (False, True)))
     assert {(key[2], one["context"]) for key, one in found.items() if key[0] == 1} == {(False, 552), (True, 1024)}
@@ -65,6 +66,7 @@ def test_the_engine_tells_why_there_is_nothing_to_choose(vllms):
     answer = vllms.ask(do="passes")
     assert "CUDA graphs for batches of at most 16 requests are required, found none" in answer["refusal"]
     assert answer["passes"] == []
+    assert answer["tiles"] == ""
 
 
 # Padded and not, and beyond what has a fused pass.
