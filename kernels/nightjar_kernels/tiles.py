@@ -60,7 +60,7 @@ class RowTile(_LinearTile):
 
     def rows_at_once(self, inputs: int, outputs: int, *, gated: bool) -> int:
         """Outputs of a program, a power of two; 0 where not even one row of the matrix fits."""
-        rows = min(self.elements // _padded(inputs) // (2 if gated else 1), self.rows)
+        rows = min(self.elements // padded(inputs) // (2 if gated else 1), self.rows)
         while rows > 1 and -(-outputs // rows) < self.programs:
             rows //= 2
         return rows
@@ -164,6 +164,11 @@ def dump(table: Table) -> str:
     return _TABLE.dump_json(dict(table), indent=1).decode() + "\n"
 
 
+def padded(inputs: int) -> int:
+    """The length of rows as Triton has blocks."""
+    return 1 << (inputs - 1).bit_length()
+
+
 def _line(problem: ErrorDetails) -> str:
     field, message = ".".join(map(str, problem["loc"])), problem["msg"].removeprefix("Value error, ")
     if problem["type"] == "json_invalid":
@@ -173,10 +178,6 @@ def _line(problem: ErrorDetails) -> str:
     # Our own validators say what was found.
     found = "" if problem["type"] == "value_error" else f", found {problem['input']!r}"
     return f"{field or 'the file'}: {message}{found}"
-
-
-def _padded(inputs: int) -> int:
-    return 1 << (inputs - 1).bit_length()
 
 
 SHIPPED: Table = parse((files(__package__) / "tiles.json").read_bytes(), "tiles.json")

@@ -5,12 +5,24 @@ import json
 import pytest
 
 from nightjar_kernels import tiles
-from nightjar_kernels.tiles import DEFAULT, RowTile, ShareTile, Tiles, TilesError
+from nightjar_kernels.tiles import DEFAULT, AttentionTile, HeadTile, RowTile, ShareTile, Tiles, TilesError
+
+TILES = Tiles(
+    source="made up",
+    linear=(
+        RowTile(tokens=2, inputs=1024, elements=4096, rows=8, programs=1),
+        ShareTile(inputs=1024, outputs=16, share_inputs=64, warps=4),
+        RowTile(tokens=4, elements=4096, rows=8, programs=1),
+        ShareTile(outputs=32, share_inputs=64, warps=8),
+    ),
+    head=HeadTile(tokens=128, inputs=64, stages=4),
+    attention=AttentionTile(tokens=64, part=128),
+)
 
 
 def document(**changed):
     """A table with one GPU, as JSON would have it."""
-    return {"Some GPU": json.loads(DEFAULT.model_dump_json()) | changed}
+    return {"Some GPU": json.loads(TILES.model_dump_json()) | changed}
 
 
 @pytest.fixture
@@ -24,13 +36,7 @@ def written(tmp_path):
 
 
 def test_the_first_tile_that_is_for_a_matrix_and_a_number_of_tokens_is_taken():
-    linear = (
-        RowTile(tokens=2, inputs=1024, elements=4096, rows=8, programs=1),
-        ShareTile(inputs=1024, outputs=16, share_inputs=64, warps=4),
-        RowTile(tokens=4, elements=4096, rows=8, programs=1),
-        ShareTile(outputs=32, share_inputs=64, warps=8),
-    )
-    of_matrix = DEFAULT.model_copy(update={"linear": linear}).of_matrix
+    linear, of_matrix = TILES.linear, TILES.of_matrix
     assert of_matrix(1, 900) is of_matrix(2, 1024) is linear[0]
     assert of_matrix(3, 900) is of_matrix(32, 1024) is linear[1]
     assert of_matrix(1, 1025) is of_matrix(4, 4096) is linear[2]
@@ -40,9 +46,7 @@ def test_the_first_tile_that_is_for_a_matrix_and_a_number_of_tokens_is_taken():
 
 
 def test_a_matrix_has_as_many_programs_as_the_device_has_multiprocessors_if_its_outputs_allow():
-    def rows_at_once(inputs, outputs, *, gated):
-        return DEFAULT.of_matrix(1, inputs, gated=gated).rows_at_once(inputs, outputs, gated=gated)
-
+    rows_at_once = RowTile(elements=32768, rows=8, programs=132).rows_at_once
     # A 0.5B draft's: before the attention and after it, gate, down.
     assert rows_at_once(896, 1152, gated=False) == 8
     assert rows_at_once(896, 896, gated=False) == 4
@@ -52,7 +56,7 @@ def test_a_matrix_has_as_many_programs_as_the_device_has_multiprocessors_if_its_
 
 
 def test_what_is_written_is_read_back(written):
-    table = {"Some GPU": DEFAULT.model_copy(update={"measured_us": {"head": {"one": 1.5, "other": None}}})}
+    table = {"Some GPU": TILES.model_copy(update={"measured_us": {"head": {"one": 1.5, "other": None}}})}
     assert tiles.read(written(tiles.dump(table))) == table
 
 
@@ -100,7 +104,7 @@ def test_a_wrong_file_is_refused_with_its_path_the_field_and_the_reason(found, m
     path = written(found)
     with pytest.raises(TilesError) as raised:
         tiles.read(path)
-    assert str(raised.value).startswith(f"{path}: {message}") or message in str(raised.value)
+    assert message in str(raised.value)
     assert all(line.startswith(f"{path}: ") for line in str(raised.value).splitlines())
 
 

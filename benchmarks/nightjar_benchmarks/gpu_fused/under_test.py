@@ -12,7 +12,7 @@ class FusedUnderTest(EngineUnderTest):
     """Also answers what is asked for by the methods here."""
 
     def passes(self) -> dict[str, Any]:
-        """What the engine chose at its start: fields of `DraftPass` and whose tile sizes; or why there was no choice."""
+        """What the engine chose at its start, as `DraftPass` says it, and whose tiles; or why there was no choice."""
         # It is told with the first step.
         self.generate(prompts=[[1, 2, 3]], tokens=4)
         if self.control is None:

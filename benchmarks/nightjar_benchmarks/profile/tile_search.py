@@ -4,12 +4,12 @@ A case is what one choice is made for: the matrices of a layer whose rows are as
 the output matrix; the attention. Its time is the sum over what it consists of.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from nightjar_api.errors import ConfigurationError
 from nightjar_benchmarks.profile.draft_shape import DraftShape, Matrix
-from nightjar_kernels.tiles import AttentionTile, HeadTile, RowTile, ShareTile, Tiles
+from nightjar_kernels.tiles import AttentionTile, HeadTile, RowTile, ShareTile, Tiles, padded
 
 Tile = RowTile | ShareTile | HeadTile | AttentionTile
 
@@ -18,7 +18,7 @@ TOKENS = (1, 2, 4, 8, 16, 32)
 # Beyond, a program that keeps whole rows in registers has too much to compute.
 MOST_ROW_TOKENS = 4
 CONTEXTS = (512, 4096)
-# Of one another, times that are so near are the same: then what stands first stays, and a table stays small.
+# Times that are so near to one another are the same: then what stands first is taken, and a table stays small.
 NOISE = 0.02
 
 _SHARES = ((16, 256, 4), (16, 128, 4), (16, 128, 8), (16, 256, 8), (16, 128, 16), (32, 128, 4), (32, 128, 8))
@@ -46,10 +46,6 @@ class Case:
     candidates: tuple[Tile, ...]
 
 
-Timer = Callable[[Case], Sequence[float | None]]
-"""Microseconds of each candidate; None for one that does not run on this GPU."""
-
-
 def cases(shape: DraftShape, multiprocessors: int, present: Tiles) -> list[Case]:
     """All there is to time."""
     linear = [
@@ -70,7 +66,11 @@ def cases(shape: DraftShape, multiprocessors: int, present: Tiles) -> list[Case]
 def choose(
     found: Mapping[Case, Sequence[float | None]], shape: DraftShape, source: str, *, noise: float = NOISE
 ) -> Tiles:
-    """The fastest of each case; ConfigurationError where none of one runs."""
+    """The fastest of each case; ConfigurationError where none of one runs.
+
+    found: microseconds of each candidate of each case, None for one that does not run on this GPU
+    noise: by how much, of its time, another must be faster than one before it
+    """
     best = {case.what: _best(case, times, noise) for case, times in found.items()}
     measured = {
         case.what: {label(tile): us for tile, us in zip(case.candidates, times, strict=True)}
@@ -132,7 +132,7 @@ def _by_inputs(shape: DraftShape) -> dict[int, list[Matrix]]:
     """The matrices of a layer by the length that their rows are padded to, the shortest first."""
     found: dict[int, list[Matrix]] = {}
     for matrix in sorted(shape.matrices(), key=lambda one: one.inputs):
-        found.setdefault(1 << (matrix.inputs - 1).bit_length(), []).append(matrix)
+        found.setdefault(padded(matrix.inputs), []).append(matrix)
     return found
 
 
@@ -152,8 +152,8 @@ def _best(case: Case, times: Sequence[float | None], noise: float) -> Tile:
 def _rows(best: Mapping[str, Tile], shape: DraftShape) -> Iterator[Tile]:
     """A table's, in the order in which they are looked at: neighbours that are the same are one."""
     groups = list(_by_inputs(shape).items())
-    for index, (padded, matrices) in enumerate(groups):
-        inputs = padded if index < len(groups) - 1 else None
+    for index, (longest, matrices) in enumerate(groups):
+        inputs = longest if index < len(groups) - 1 else None
         chosen = [best[_name(tokens, max(one.inputs for one in matrices))] for tokens in TOKENS]
         for position, (tokens, tile) in enumerate(zip(TOKENS, chosen, strict=True)):
             is_last = position == len(TOKENS) - 1
