@@ -183,6 +183,12 @@ def test_every_candidate_can_be_launched(case):
                 run()
 
 
+def test_kernels_are_compiled_by_processes_that_begin_anew():
+    """On a CPU there is nothing to compile, and nothing that does not run."""
+    case = Case("head", (Part("head", 1),), (PRESENT.head,))
+    assert tile_timing.compile_all(tile_timing.Kernels(TINY, "cpu", 132), tile_timing.jobs_of(case, PRESENT.head)) == {}
+
+
 def test_weights_are_more_than_a_device_keeps_of_what_it_has_read():
     kernels = tile_timing.Kernels(TINY, "cpu", 132)
     assert len(kernels.runs(Part("down", 1), PRESENT.linear[-1])) == tile_timing.MOST_COPIES

@@ -51,7 +51,8 @@ class Kernels:
         """Why a kernel does not compile, or does not fit into the device; None if it does."""
         try:
             self.runs(*job, copies=1)[0]()
-            torch.accelerator.synchronize()
+            # Waits for the device, if there is one.
+            torch.zeros((), device=self._device).item()
         except TritonError as error:
             return str(error)
         return None
