@@ -106,6 +106,13 @@ class EngineSpec(Model):
         description="Most stale draft tokens caught up in one step after speculation returns; "
         "by default 2048 on GPUs, 512 on CPUs.",
     )
+    draft_tiles: Annotated[str, Field(pattern=r"^/[^\x00]*$", max_length=4096)] | None = Field(
+        default=None,
+        description=(
+            "A file of tile sizes of the fused draft pass, as `nightjar profile --kernels` writes it, where the engine"
+            " finds it: in its image, on the cache or on a model's volume. It extends the table that is shipped."
+        ),
+    )
     startup_timeout: Duration = Field(
         default="1h",
         description="How long loading may take, downloads included, before the engine is restarted: 10s to 24h.",

@@ -47,17 +47,20 @@ def enable(config: Any) -> None:
     """Validate `config` (vllm.config.VllmConfig), then set our classes in it.
 
     Raises:
-        RefusalError: version, fingerprints, settings or configuration do not fit; `config` is unchanged.
+        RefusalError: version, fingerprints, settings, a file they name or configuration do not fit; `config` is
+            unchanged.
 
     """
     import vllm
 
+    from nightjar_engine_patch.draft_tiles import given_by
     from nightjar_engine_patch.fingerprints import RECORDED
     from nightjar_engine_patch.refusals import GPU_V2, check_configuration
 
     guard.check_version(vllm.__version__, guard.accepted_versions())
     guard.check_fingerprints(RECORDED)
     engine_settings = settings.parse(config.additional_config)
+    given_by(engine_settings)
     runner = check_configuration(config, engine_settings)
     config.scheduler_config.scheduler_cls = runner.scheduler_cls
     config.parallel_config.worker_cls = runner.worker_cls

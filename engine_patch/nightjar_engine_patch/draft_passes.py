@@ -37,12 +37,14 @@ class DraftPasses:
     timed: tuple[TimedPass, ...] = ()
     refusal: str = ""
     """Why vLLM's pass drafts for every batch; empty where times decided."""
+    tiles: str = ""
+    """Whose tile sizes the fused pass has (`draft_tiles.GpuTiles.told`); empty where there is none."""
 
     def __str__(self) -> str:
         """One line, for the log."""
         if self.refusal:
             return f"vLLM's own everywhere: {self.refusal}"
-        return "fused / vLLM's in µs: " + "; ".join(map(_described, self.timed))
+        return f"fused / vLLM's in µs: {'; '.join(map(_described, self.timed))}; tile sizes {self.tiles}"
 
 
 def timed_pass(

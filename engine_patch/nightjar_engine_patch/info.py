@@ -46,6 +46,7 @@ def tell_of_worker(info: engine_pb2.EngineInfo, measure: StepMeasure) -> None:
         info.fused_draft_refusal = "the draft's fused pass: a GPU is required, found none"
         return
     info.fused_draft_refusal = measure.passes.refusal
+    info.draft_tiles = measure.passes.tiles
     info.draft_passes.extend(
         engine_pb2.DraftPass(
             requests=one.requests,

@@ -26,6 +26,8 @@ class EngineSettings:
     """Most stale draft tokens caught up in one step; by default as many as lengthen a step by about a third."""
     draft_graph_requests: int = 512
     """Largest batch whose draft passes are captured in CUDA graphs at start-up; larger ones are launched eagerly."""
+    draft_tiles: str | None = None
+    """Path of a file of tile sizes that extends the shipped table (`nightjar_kernels.tiles`)."""
     report_queue: int = 4096
     """Step reports kept for a slow reader; beyond it the oldest go."""
     elastic: bool = False
@@ -43,6 +45,8 @@ class EngineSettings:
                 continue
             is_integer = isinstance(value, int) and not isinstance(value, bool)
             _require(name, value, f"an integer of at least {least}", is_integer and value >= least)
+        is_path = self.draft_tiles is None or (isinstance(self.draft_tiles, str) and self.draft_tiles != "")
+        _require("draft_tiles", self.draft_tiles, "a path", is_path)
         _require("elastic", self.elastic, "true or false", isinstance(self.elastic, bool))
 
 

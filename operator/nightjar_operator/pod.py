@@ -151,6 +151,8 @@ def _plugin(service: NightjarService, layout: Layout) -> dict[str, Any]:
     }
     if service.spec.engine.catch_up_tokens is not None:
         plugin["catch_up_tokens"] = service.spec.engine.catch_up_tokens
+    if service.spec.engine.draft_tiles is not None:
+        plugin["draft_tiles"] = service.spec.engine.draft_tiles
     # Only where it is wanted, so that the command of other pods stays as it was before there was elastic memory.
     return plugin | {"elastic": True} if service.spec.memory.elastic else plugin
 

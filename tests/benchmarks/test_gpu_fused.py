@@ -153,6 +153,7 @@ class Drafter:
             seq_lens=torch.zeros(rows, dtype=torch.int32),
         )
         self.kv = torch.zeros(blocks * 16, dtype=torch.int32)
+        self.tiles = SimpleNamespace(tiles=None)
 
     def rank(self, read, *, wrong=False):
         table = self.block_tables.input_block_tables[0][: len(read.ids)]

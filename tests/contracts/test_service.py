@@ -92,6 +92,7 @@ def test_every_field_can_be_written_in_camel_case(load):
         ("spec.engine.args", "--enforce-eager"),
         ("spec.engine.env", {"VLLM_CPU_KVCACHE_SPACE": 1}),
         ("spec.engine.catchUpTokens", 15),
+        ("spec.engine.draftTiles", "tiles.json"),
         ("spec.planner.policy", "greedy"),
         ("spec.planner.gammaMax", -1),
         ("spec.planner.gammaMax", 17),

@@ -43,6 +43,10 @@ REFUSED = {
         {"nightjar": {"fallback_gamma": 4}},
         ["nightjar.fallback_gamma: at most speculative_config.num_speculative_tokens (3) is required, found 4"],
     ),
+    "tile sizes that are not there": (
+        {"nightjar": {"draft_tiles": "/nowhere.json"}},
+        ["nightjar.draft_tiles: /nowhere.json: a readable file of tile sizes is required: No such file or directory"],
+    ),
     "an unknown setting": ({"nightjar": {"sockets": "x"}}, ["additional_config.nightjar: unknown keys ['sockets']"]),
     "the user's scheduler": (
         {"scheduler_cls": "vllm.v1.core.sched.scheduler.Scheduler"},

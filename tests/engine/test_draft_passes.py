@@ -30,15 +30,17 @@ TIMED = (
 
 
 def test_the_log_has_all_of_it_in_one_line():
-    assert str(DraftPasses(TIMED)) == (
-        "fused / vLLM's in µs: 1 × 2 at 552: 640 / 1200, fused; 16 × 1 at 4096: 1800 / 1500, vllm"
+    assert str(DraftPasses(TIMED, tiles="NVIDIA H200's, shipped")) == (
+        "fused / vLLM's in µs: 1 × 2 at 552: 640 / 1200, fused; 16 × 1 at 4096: 1800 / 1500, vllm; "
+        "tile sizes NVIDIA H200's, shipped"
     )
     assert str(DraftPasses(refusal="no such draft")) == "vLLM's own everywhere: no such draft"
 
 
 def test_the_engine_tells_what_its_worker_chose():
     info = engine_pb2.EngineInfo()
-    tell_of_worker(info, StepMeasure(7, passes=DraftPasses(TIMED)))
+    tell_of_worker(info, StepMeasure(7, passes=DraftPasses(TIMED, tiles="NVIDIA H200's, shipped")))
+    assert info.draft_tiles == "NVIDIA H200's, shipped"
     assert (info.draft_weight_bytes, info.fused_draft_refusal) == (7, "")
     assert [(one.requests, one.tokens, one.context, one.long_contexts, one.path) for one in info.draft_passes] == [
         (1, 2, 552, False, "fused"),

@@ -10,6 +10,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2
 
 from nightjar_kernels.draft_inputs import Inputs, Requests
 from nightjar_kernels.draft_pass import naive
+from nightjar_kernels.tiles import DEFAULT
 
 with warnings.catch_warnings():
     # Importing vLLM imports parts of torch that warn.
@@ -190,7 +191,7 @@ def fused(loaded, wide, monkeypatch):
         table = torch.tensor([[7, 2, 9, 4], [1, 8, 0, 5], [NOWHERE] * 4], dtype=torch.int32)
         tables = SimpleNamespace(block_sizes=[block_size] * 2, input_block_tables=[table, table])
         attn = [[SimpleNamespace(kv_cache_group_id=one, kernel_block_size=kernel_block_size)] for one in groups]
-        return own, fused_pass_of(vllms, attn, tables, CPU)
+        return own, fused_pass_of(vllms, attn, tables, CPU, DEFAULT)
 
     return make
 

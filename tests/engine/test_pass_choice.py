@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from nightjar_kernels.draft_inputs import Best, Requests
+from nightjar_kernels.tiles import DEFAULT
 
 with warnings.catch_warnings():
     # Importing vLLM warns of its own use of torch.
@@ -16,6 +17,7 @@ with warnings.catch_warnings():
     from triton.runtime.errors import OutOfResources
     from vllm.v1.worker.gpu.input_batch import InputBuffers
 
+    from nightjar_engine_patch.draft_tiles import GpuTiles
     from nightjar_engine_patch.gpu import pass_trial, speculator
     from nightjar_engine_patch.gpu.draft_graphs import DraftGraphs, batch_sizes
     from nightjar_engine_patch.gpu.fused_draft import UnsupportedDraftError
@@ -84,6 +86,7 @@ def made(device):
     )
     tables = [torch.zeros(MOST, 4, dtype=torch.int32) for _ in range(2)]
     one.block_tables = SimpleNamespace(block_tables=[SimpleNamespace(gpu=tables[0])], input_block_tables=tables[1:])
+    one.tiles = GpuTiles(DEFAULT, "somebody's")
     one.attn_groups, one.kv_cache_config = [], SimpleNamespace(num_blocks=BLOCKS)
     for name, tokens in (("first", 2), ("next", 1), ("short_first", 2), ("short_next", 1)):
         setattr(one, f"_{name}_graphs", Graphs(None, None, batch_sizes(BATCHES, tokens)))
@@ -127,6 +130,7 @@ def test_each_size_of_each_kind_keeps_its_faster_graph(made, fused):
         for one in made.passes.timed
     }
     assert len(found) == 16
+    assert made.passes.tiles == "somebody's"
     assert found[8, 2, 512 + 8 * 40, False] == ("fused", 1000, 800)
     assert found[16, 1, 512 + 16 * 40, False] == ("vllm", 1000, 1600)
     assert found[8, 1, CONTEXT, True] == ("vllm", 1000, 1200)

@@ -14,6 +14,7 @@ def test_only_the_socket_is_required_and_the_defaults_are_these():
         "fallback_gamma": 0,
         "catch_up_tokens": None,
         "draft_graph_requests": 512,
+        "draft_tiles": None,
         "report_queue": 4096,
         "elastic": False,
     }
@@ -52,6 +53,8 @@ def test_the_longest_path_a_socket_can_have_is_accepted():
             r"nightjar\.draft_graph_requests: an integer of at least 0 is required, found -1",
         ),
         ({"report_queue": 0}, r"nightjar\.report_queue: an integer of at least 16 is required, found 0"),
+        ({"draft_tiles": ""}, r"nightjar\.draft_tiles: a path is required, found ''"),
+        ({"draft_tiles": {}}, r"nightjar\.draft_tiles: a path is required, found \{\}"),
         ({"elastic": 1}, r"nightjar\.elastic: true or false is required, found 1"),
         ({"report_queue": None}, r"nightjar\.report_queue: an integer of at least 16 is required, found None"),
     ],

@@ -14,6 +14,7 @@ from nightjar_kernels.draft_inputs import Best
 from nightjar_kernels.greedy_head import triton as greedy_head
 from nightjar_kernels.small_linear import Norm
 from nightjar_kernels.small_linear import triton as small_linear
+from nightjar_kernels.tiles import DEFAULT
 
 HOPPER = GPUTarget("cuda", 90, 32)
 POINTERS = {torch.bfloat16: "*bf16", torch.float32: "*fp32", torch.int32: "*i32"}
@@ -74,11 +75,11 @@ def zeros(*shape):
 
 def test_weights_are_on_their_way_before_a_kernel_waits(compiled):
     found = compiled(small_linear)
-    small_linear.norm_gate_up(zeros(1, 896), Norm(zeros(896), 1e-6), zeros(2 * 4864, 896))
-    small_linear.linear_add(zeros(8, 4864), zeros(896, 4864), zeros(8, 896))
+    small_linear.norm_gate_up(zeros(1, 896), Norm(zeros(896), 1e-6), zeros(2 * 4864, 896), DEFAULT)
+    small_linear.linear_add(zeros(8, 4864), zeros(896, 4864), zeros(8, 896), DEFAULT)
     # Norms in one piece and in several.
-    small_linear.norm_gate_up(zeros(8, 896), Norm(zeros(896), 1e-6), zeros(2 * 4864, 896))
-    small_linear.norm_linear(zeros(32, 2048), Norm(zeros(2048), 1e-6), zeros(3072, 2048), None)
+    small_linear.norm_gate_up(zeros(8, 896), Norm(zeros(896), 1e-6), zeros(2 * 4864, 896), DEFAULT)
+    small_linear.norm_linear(zeros(32, 2048), Norm(zeros(2048), 1e-6), zeros(3072, 2048), None, DEFAULT)
     assert len(found) == 4
     assert all("mma.sync" in kernel.asm["ptx"] for kernel in found[1:])
     for kernel in found:
@@ -94,10 +95,10 @@ def test_nothing_that_a_pass_writes_is_read_before_a_kernel_waits(compiled):
     norm = Norm(zeros(64), 1e-6)
     paged = Paged(torch.zeros(2, 50, dtype=torch.int32), torch.zeros(2, dtype=torch.int32))
     heads = Heads(14, 2, 64, zeros(800, 64), norm, norm)
-    draft_attention.attend(zeros(4, 18 * 64), heads, zeros(100, 2, 16, 128), paged, tokens=2, parts=3)
+    draft_attention.attend(zeros(4, 18 * 64), heads, zeros(100, 2, 16, 128), paged, tokens=2, parts=3, tiles=DEFAULT)
     head = compiled(greedy_head)
     best = Best(torch.zeros(2, 4), torch.zeros(2, 4, dtype=torch.int32))
-    greedy_head.best_of_head(zeros(2, 896), Norm(zeros(896), 1e-6), zeros(2048, 896), best)
+    greedy_head.best_of_head(zeros(2, 896), Norm(zeros(896), 1e-6), zeros(2048, 896), best, DEFAULT)
     assert len(found + head) == 3
     for kernel in found + head:
         before, _ = kernel.asm["ptx"].split("griddepcontrol.wait")

@@ -5,6 +5,7 @@ import torch
 
 from nightjar_kernels.draft_attention import Heads, Paged, attend, parts_of
 from nightjar_kernels.small_linear import Norm
+from nightjar_kernels.tiles import DEFAULT, AttentionTile
 
 POSITIONS = 128
 EPS = 1e-6
@@ -12,10 +13,15 @@ EPS = 1e-6
 
 @pytest.fixture(scope="session")
 def triton_module(interpreted) -> ModuleType:
-    module = interpreted("nightjar_kernels.draft_attention.triton")
-    # Contexts below take several tiles, the last of them partly outside.
-    module.TILE_TOKENS = 16
-    return module
+    return interpreted("nightjar_kernels.draft_attention.triton")
+
+
+def tiles_of(tokens):
+    return DEFAULT.model_copy(update={"attention": AttentionTile(tokens=tokens, part=128)})
+
+
+# Contexts below take several tiles, the last of them partly outside.
+SMALL = tiles_of(16)
 
 
 class Case:
@@ -38,12 +44,12 @@ class Case:
         self.paged = Paged(tables, torch.tensor(seq_lens, dtype=torch.int32))
         self.tokens, self.block = tokens, block
 
-    def run(self, implementation, parts=1, order=(0, 1, 2, 3)):
+    def run(self, implementation, parts=1, order=(0, 1, 2, 3), tiles=SMALL):
         """What it returns and the cache it leaves, which lies in memory in the given order of its dimensions."""
         back = tuple(sorted(range(4), key=order.__getitem__))
         cache = self.cache.permute(order).contiguous().permute(back)
         given = self.qkv, self.heads, cache, self.paged
-        return implementation(*given, tokens=self.tokens, parts=parts), cache
+        return implementation(*given, tokens=self.tokens, parts=parts, tiles=tiles), cache
 
 
 def assert_close(found, expected):
@@ -99,7 +105,7 @@ def test_blocks_of_any_size_in_any_order(block, order, triton_module):
 def test_blocks_that_lie_among_those_of_other_layers(triton_module):
     case = Case([70], 1)
     layers = torch.stack([case.cache, torch.full_like(case.cache, 7)], dim=1)
-    found = triton_module.attend(case.qkv, case.heads, layers[:, 0], case.paged, tokens=1, parts=1)
+    found = triton_module.attend(case.qkv, case.heads, layers[:, 0], case.paged, tokens=1, parts=1, tiles=SMALL)
     expected, cache = case.run(attend)
     assert_close(found, expected)
     assert_close(layers[:, 0], cache)
@@ -113,6 +119,12 @@ def test_a_batch_of_sixteen(triton_module):
 def test_parts_of_a_context_that_have_nothing_are_left_out(triton_module):
     case = Case([20], 1)
     assert_close(case.run(triton_module.attend, parts=16)[0], case.run(attend)[0])
+
+
+@pytest.mark.parametrize(("tokens", "parts"), [(32, 1), (64, 3), (128, 2)])
+def test_tiles_are_a_matter_of_time_alone(tokens, parts, triton_module):
+    case = Case([70, 33], 2)
+    assert_close(case.run(triton_module.attend, parts, tiles=tiles_of(tokens))[0], case.run(attend)[0])
 
 
 def test_a_row_that_takes_no_part_writes_nothing_and_gets_zeros(triton_module):

@@ -1,3 +1,5 @@
+from functools import partial
+
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
@@ -7,6 +9,7 @@ from nightjar_kernels.draft_attention import Heads, Paged
 from nightjar_kernels.draft_inputs import Inputs, advance
 from nightjar_kernels.draft_pass import Draft, Layer, naive, run
 from nightjar_kernels.small_linear import Norm
+from nightjar_kernels.tiles import DEFAULT, RowTile, ShareTile
 
 EPS = 1e-6
 POSITIONS, BLOCK = 64, 16
@@ -36,6 +39,15 @@ FAMILIES = {
     "qwen3": Qwen3Config(**SHAPE),
     "mistral": MistralConfig(**SHAPE, sliding_window=None),
 }
+# Few programs, for the interpreter's sake.
+LARGE = DEFAULT.model_copy(
+    update={
+        "linear": (
+            RowTile(tokens=2, elements=65536, rows=512, programs=1),
+            ShareTile(outputs=128, share_inputs=256, warps=4),
+        )
+    }
+)
 
 
 @pytest.fixture(scope="session", params=FAMILIES)
@@ -101,7 +113,7 @@ class Batch:
 
     def run(self, ids, seq_lens, tokens):
         paged = Paged(self.tables, seq_lens)
-        return run(self.draft, ids, self.caches, paged, tokens=tokens, parts=self.parts)
+        return run(self.draft, ids, self.caches, paged, tokens=tokens, parts=self.parts, tiles=LARGE)
 
     def propose(self, gamma):
         """What a speculator does: a first pass over the last two tokens, then one token a pass."""
@@ -142,13 +154,11 @@ def by_kernels(interpreted, monkeypatch):
     linear, attention, head = (
         interpreted(f"nightjar_kernels.{name}.triton") for name in ("small_linear", "draft_attention", "greedy_head")
     )
-    # Few programs, for the interpreter's sake.
-    linear.WHOLE_ROWS, linear.MOST_ROWS, linear.PROGRAMS, linear.TILE_OUTPUTS = 1 << 20, 128, 1, 128
     for name in ("norm_linear", "norm_gate_up", "linear_add"):
         monkeypatch.setattr(draft_pass, name, getattr(linear, name))
     monkeypatch.setattr(draft_pass, "attend", attention.attend)
     # Into what the specification would have filled.
-    monkeypatch.setattr(greedy_head.naive, "best_of_head", head.best_of_head)
+    monkeypatch.setattr(greedy_head.naive, "best_of_head", partial(head.best_of_head, tiles=LARGE))
 
 
 # With a bias, and with norms of Q and K.

@@ -6,20 +6,20 @@ import torch
 from nightjar_kernels.draft_inputs import Best
 from nightjar_kernels.greedy_head import best_of_head
 from nightjar_kernels.small_linear import Norm
+from nightjar_kernels.tiles import DEFAULT, HeadTile
 
 EPS = 1e-6
+SMALL = HeadTile(tokens=128, inputs=32, stages=4)
 
 
 @pytest.fixture(scope="session")
 def triton_module(interpreted) -> ModuleType:
-    module = interpreted("nightjar_kernels.greedy_head.triton")
-    module.TILE_INPUTS = 32
-    return module
+    return interpreted("nightjar_kernels.greedy_head.triton")
 
 
-def by_kernel(module, x, norm, head):
+def by_kernel(module, x, norm, head, tile=SMALL):
     best = Best(*(torch.empty(best.shape, dtype=best.dtype) for best in vars(best_of_head(x, norm, head)).values()))
-    module.best_of_head(x, norm, head, best)
+    module.best_of_head(x, norm, head, best, DEFAULT.model_copy(update={"head": tile}))
     return best
 
 
@@ -42,11 +42,14 @@ def test_the_best_of_each_part_is_found(rows, vocab_size, dtype, fresh_memory_is
     assert bool((picked.gather(1, best_part)[:, 0] >= logits.max(dim=1).values * (1 - 4 * ulp)).all())
 
 
-def test_of_equal_logits_the_first_counts(triton_module):
+@pytest.mark.parametrize(
+    "tile", [SMALL, HeadTile(tokens=512, inputs=16, stages=1), HeadTile(tokens=64, inputs=128, stages=2)]
+)
+def test_of_equal_logits_the_first_counts(tile, triton_module):
     x, norm = torch.ones(1, 32, dtype=torch.bfloat16), Norm(torch.ones(32, dtype=torch.bfloat16), EPS)
     head = torch.zeros(1024, 32, dtype=torch.bfloat16)
     head[[200, 201, 450, 700, 1023]] = 1
-    for best in (by_kernel(triton_module, x, norm, head), best_of_head(x, norm, head)):
+    for best in (by_kernel(triton_module, x, norm, head, tile), best_of_head(x, norm, head)):
         assert best.ids.tolist() == [[200, 700]]
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from nightjar_kernels.small_linear import MOST_TOKENS, Norm, linear_add, naive, norm_gate_up, norm_linear
-from nightjar_kernels.small_linear import triton as real_triton
+from nightjar_kernels.tiles import DEFAULT, RowTile, ShareTile
 
 DTYPES = [torch.bfloat16, torch.float16]
 EPS = 1e-5
@@ -14,10 +14,28 @@ SHAPES = [(24, 70), (48, 256)]
 
 @pytest.fixture(scope="session")
 def triton_module(interpreted) -> ModuleType:
-    module = interpreted("nightjar_kernels.small_linear.triton")
-    # Every shape above takes several programs, and several pieces of the inputs.
-    module.WHOLE_ROWS, module.PROGRAMS, module.SHARE_INPUTS, module.WARPS = 1024, 2, 16, 2
-    return module
+    return interpreted("nightjar_kernels.small_linear.triton")
+
+
+def tiles_of(*linear):
+    return DEFAULT.model_copy(update={"linear": linear})
+
+
+# Every shape above takes several programs, and several pieces of the inputs.
+SMALL = tiles_of(
+    RowTile(tokens=2, inputs=32, elements=1024, rows=8, programs=2),
+    ShareTile(inputs=32, outputs=16, share_inputs=16, warps=2),
+    RowTile(tokens=4, elements=1024, rows=8, programs=2),
+    ShareTile(outputs=16, share_inputs=16, warps=2),
+)
+# What a table may say for the same matrices.
+OTHERS = [
+    RowTile(elements=4096, rows=4, programs=1),
+    RowTile(elements=512, rows=1, programs=500),
+    ShareTile(outputs=32, share_inputs=16, warps=4),
+    ShareTile(outputs=16, share_inputs=64, warps=1),
+    ShareTile(outputs=16, share_inputs=32, warps=8),
+]
 
 
 @pytest.fixture
@@ -51,7 +69,7 @@ def norm_of(inputs, dtype, made):
 def test_the_matrix_before_the_attention(tokens, outputs, inputs, has_bias, dtype, made, triton_module):
     x, weight = made(tokens, inputs, dtype, 30), made(outputs, inputs, dtype, inputs**-0.5)
     bias, norm = made(1, outputs, dtype)[0] if has_bias else None, norm_of(inputs, dtype, made)
-    assert_close(triton_module.norm_linear(x, norm, weight, bias), norm_linear(x, norm, weight, bias))
+    assert_close(triton_module.norm_linear(x, norm, weight, bias, SMALL), norm_linear(x, norm, weight, bias))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -60,7 +78,7 @@ def test_the_matrix_before_the_attention(tokens, outputs, inputs, has_bias, dtyp
 def test_the_gate_and_what_it_gates(tokens, outputs, inputs, dtype, made, triton_module):
     x, weight = made(tokens, inputs, dtype), made(2 * outputs, inputs, dtype, inputs**-0.5)
     norm = norm_of(inputs, dtype, made)
-    assert_close(triton_module.norm_gate_up(x, norm, weight), norm_gate_up(x, norm, weight))
+    assert_close(triton_module.norm_gate_up(x, norm, weight, SMALL), norm_gate_up(x, norm, weight))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -69,15 +87,27 @@ def test_the_gate_and_what_it_gates(tokens, outputs, inputs, dtype, made, triton
 def test_the_matrices_that_end_in_the_residual_stream(tokens, outputs, inputs, dtype, made, triton_module):
     x, weight = made(tokens, inputs, dtype), made(outputs, inputs, dtype, inputs**-0.5)
     residual = made(tokens, outputs, dtype, 10)
-    assert_close(triton_module.linear_add(x, weight, residual), linear_add(x, weight, residual))
+    assert_close(triton_module.linear_add(x, weight, residual, SMALL), linear_add(x, weight, residual))
+
+
+@pytest.mark.parametrize("tile", OTHERS, ids=str)
+@pytest.mark.parametrize("tokens", [1, 5])
+def test_tiles_are_a_matter_of_time_alone(tokens, tile, made, triton_module):
+    dtype, (outputs, inputs) = torch.bfloat16, SHAPES[0]
+    tiles = tiles_of(tile, ShareTile(outputs=16, share_inputs=16, warps=1))
+    assert tiles.of_matrix(tokens, inputs, gated=True) is tile
+    norm, x = norm_of(inputs, dtype, made), made(tokens, inputs, dtype)
+    both, residual = made(2 * outputs, inputs, dtype, inputs**-0.5), made(tokens, 2 * outputs, dtype)
+    assert_close(triton_module.norm_gate_up(x, norm, both, tiles), norm_gate_up(x, norm, both))
+    assert_close(triton_module.linear_add(x, both, residual, tiles), linear_add(x, both, residual))
 
 
 def test_a_row_too_long_for_one_program_is_read_piece_by_piece(made, triton_module):
     inputs = 1500
-    assert triton_module.rows_at_once(inputs, 3, gated=False) == 0
+    assert isinstance(SMALL.of_matrix(1, inputs), ShareTile)
     x, weight = made(1, inputs, torch.bfloat16), made(3, inputs, torch.bfloat16, inputs**-0.5)
     residual = made(1, 3, torch.bfloat16)
-    assert_close(triton_module.linear_add(x, weight, residual), linear_add(x, weight, residual))
+    assert_close(triton_module.linear_add(x, weight, residual, SMALL), linear_add(x, weight, residual))
 
 
 def test_the_norm_is_pytorchs(made):
@@ -97,13 +127,3 @@ def test_numbers_that_do_not_lie_side_by_side_are_refused(turned, made):
     given[turned] = given[turned].T
     with pytest.raises(ValueError, match="contiguous tokens and weights of one type are required, found strides"):
         linear_add(**given)
-
-
-def test_a_matrix_has_as_many_programs_as_the_device_has_multiprocessors_if_its_outputs_allow():
-    rows_at_once = real_triton.rows_at_once
-    # A 0.5B draft's: before the attention and after it, gate, down.
-    assert rows_at_once(896, 1152, gated=False) == 8
-    assert rows_at_once(896, 896, gated=False) == 4
-    assert rows_at_once(896, 4864, gated=True) == 8
-    assert rows_at_once(4864, 896, gated=False) == 4
-    assert rows_at_once(8192, 100, gated=False) == 1

@@ -45,6 +45,7 @@ LEAVES = {
     "engine.args": (["--seed", "8"], "template"),
     "engine.env": ({"NCCL_DEBUG": "INFO"}, "template"),
     "engine.catchUpTokens": (512, "template"),
+    "engine.draftTiles": ("/models/draft/tiles.json", "template"),
     "engine.startupTimeout": ("2h", "template"),
     "sidecar.image": ("example.com/sidecar:2", "template"),
     "sidecar.resources.requests": ({"cpu": "200m"}, "template"),

@@ -383,6 +383,7 @@ async def test_status_tells_memory_and_what_happened(paths, serving, engine_doub
             # An engine knows the size of its draft, and which pass drafts, from the first step on.
             engine.info.draft_weight_bytes = 777
             engine.info.draft_passes.add(requests=4, tokens=2, context=672, path="fused", vllm_us=1200, fused_us=640)
+            engine.info.draft_tiles = "NVIDIA H200's, shipped"
             engine.step(gamma_drafted=0)
             status = await running.until(lambda s: s["memoryBytes"]["draftWeights"] == 777)
             (passes,) = status["engine"]["info"]["draftPasses"]
@@ -394,6 +395,7 @@ async def test_status_tells_memory_and_what_happened(paths, serving, engine_doub
             )
             assert (passes["path"], passes["vllmUs"], passes["fusedUs"]) == ("fused", 1200, 640)
             assert status["engine"]["info"]["fusedDraftRefusal"] == ""
+            assert status["engine"]["info"]["draftTiles"] == "NVIDIA H200's, shipped"
             engine.step(gamma_drafted=1, draft_residency=engine_pb2.DRAFT_RESIDENCY_AWAY, total_blocks=60)
             await running.until(lambda s: s["memoryBytes"] == {"targetKv": 4200, "draftKv": 0, "draftWeights": 0})
             engine.step(gamma_drafted=1, plan_version=0)

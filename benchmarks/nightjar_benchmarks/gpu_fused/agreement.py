@@ -25,7 +25,8 @@ def greedy_by_both(worker: Any, rows: int, tokens: int, vocabulary: list[int]) -
     texts = np.random.default_rng(0).choice(vocabulary, (rows, tokens)).astype(np.int32)
     with torch.inference_mode():
         _give_blocks(speculator, rows, tokens)
-        fused = fused_pass_of(speculator.model, speculator.attn_groups, speculator.block_tables, speculator.device)
+        loaded = speculator.model, speculator.attn_groups, speculator.block_tables, speculator.device
+        fused = fused_pass_of(*loaded, speculator.tiles.tiles)
         found = {
             "vllm": _read(speculator, texts, lambda read: _vllms(speculator, read)),
             "fused": _read(speculator, texts, lambda read: fused.rank(read, 1, tokens)),

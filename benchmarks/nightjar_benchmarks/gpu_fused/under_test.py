@@ -12,7 +12,7 @@ class FusedUnderTest(EngineUnderTest):
     """Also answers what is asked for by the methods here."""
 
     def passes(self) -> dict[str, Any]:
-        """What the engine chose at its start: fields of `DraftPass`, or why there was nothing to choose."""
+        """What the engine chose at its start, as `DraftPass` says it, and whose tiles; or why there was no choice."""
         # It is told with the first step.
         self.generate(prompts=[[1, 2, 3]], tokens=4)
         if self.control is None:
@@ -22,7 +22,7 @@ class FusedUnderTest(EngineUnderTest):
             MessageToDict(one, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
             for one in info.draft_passes
         ]
-        return {"passes": rows, "refusal": info.fused_draft_refusal}
+        return {"passes": rows, "refusal": info.fused_draft_refusal, "tiles": info.draft_tiles}
 
     def agreement(self, rows: int, tokens: int, vocabulary: list[int]) -> dict[str, Any]:
         """See `agreement.greedy_by_both`; requests that come later may find drafts that were never theirs."""

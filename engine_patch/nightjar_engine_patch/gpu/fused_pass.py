@@ -12,6 +12,7 @@ from nightjar_kernels.draft_attention import Paged, parts_of
 from nightjar_kernels.draft_inputs import Best, Inputs
 from nightjar_kernels.draft_pass import Draft, run
 from nightjar_kernels.small_linear import MOST_TOKENS
+from nightjar_kernels.tiles import Tiles
 
 # The largest batch of which a first pass has no more tokens than the kernels take.
 MOST_REQUESTS = MOST_TOKENS // FIRST_PASS_TOKENS
@@ -26,6 +27,7 @@ class FusedPass:
     table: torch.Tensor
     """int32 [rows, blocks]: the blocks of each row of a batch"""
     multiprocessors: int
+    tiles: Tiles
 
     def rank(self, read: Inputs, tokens: int, context: int) -> Best:
         """What may follow the last of the `tokens` new tokens of each row; a row of length 0 takes no part.
@@ -33,13 +35,13 @@ class FusedPass:
         context: the longest to expect, in tokens; longer ones take longer than they have to
         """
         rows = len(read.seq_lens)
-        parts = parts_of(rows, self.draft.layers[0].heads.kv, context, self.multiprocessors)
+        parts = parts_of(rows, self.draft.layers[0].heads.kv, context, self.multiprocessors, self.tiles)
         paged = Paged(self.table[:rows], read.seq_lens)
-        return run(self.draft, read.ids, self.caches, paged, tokens=tokens, parts=parts)
+        return run(self.draft, read.ids, self.caches, paged, tokens=tokens, parts=parts, tiles=self.tiles)
 
 
 def fused_pass_of(
-    model: Any, attn_groups: Iterable[Iterable[Any]], block_tables: Any, device: torch.device
+    model: Any, attn_groups: Iterable[Iterable[Any]], block_tables: Any, device: torch.device, tiles: Tiles
 ) -> FusedPass:
     """For vLLM's draft model with its attention groups and the runner's block tables (vllm.v1.worker.gpu.block_table).
 
@@ -48,7 +50,7 @@ def fused_pass_of(
     """
     draft, caches = draft_of(model), caches_of(model)
     table = _table(attn_groups, block_tables, caches)
-    return FusedPass(draft, caches, table, torch.cuda.get_device_properties(device).multi_processor_count)
+    return FusedPass(draft, caches, table, torch.cuda.get_device_properties(device).multi_processor_count, tiles)
 
 
 def _table(attn_groups: Iterable[Iterable[Any]], block_tables: Any, caches: Iterable[torch.Tensor]) -> torch.Tensor:

@@ -53,11 +53,13 @@ def choose_passes(
     make: Callable[[], FusedPass],
     capture: Callable[[PassKind, Rank], DraftGraphs],
     trial: Trial,
+    tiles: str,
 ) -> DraftPasses:
     """Leave the faster graph of each size of each kind in its place.
 
     make: UnsupportedDraftError for a draft that only vLLM's pass is right for
     capture: the sizes of a kind that are small, with the fused pass
+    tiles: whose sizes that has, to be told
     """
     if not any(kind.small() for kind in kinds):
         return DraftPasses(
@@ -71,7 +73,8 @@ def choose_passes(
         # The latter for a shape that a kernel does not compile for, or that the device is too small for.
         return DraftPasses(refusal=str(error))
     pairs = zip(kinds, rivals, strict=True)
-    return DraftPasses(tuple(timed for kind, rival in pairs for timed in _keep_faster(kind, rival, trial)))
+    timed = tuple(one for kind, rival in pairs for one in _keep_faster(kind, rival, trial))
+    return DraftPasses(timed, tiles=tiles)
 
 
 def _rank(kind: PassKind, fused: FusedPass) -> Rank:

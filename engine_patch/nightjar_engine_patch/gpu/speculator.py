@@ -25,6 +25,7 @@ from vllm.v1.worker.gpu.states import RequestState
 
 from nightjar_engine_patch.draft_blocks import DraftBlocks
 from nightjar_engine_patch.draft_passes import DraftPasses
+from nightjar_engine_patch.draft_tiles import tiles_of
 from nightjar_engine_patch.errors import RefusalError
 from nightjar_engine_patch.gpu.contexts import short_context, unsplit_attention
 from nightjar_engine_patch.gpu.draft_graphs import DraftGraphs, batch_sizes, piece_sizes
@@ -104,6 +105,7 @@ class GraphedSpeculator(StandaloneARSpeculator):
         self.bookkeeping_ns = 0
         self.proposed: frozenset[str] | None = None
         self.passes = DraftPasses()
+        self.tiles = tiles_of(torch.cuda.get_device_name(device), settings)
 
     def load_model(self, target_model: Any) -> None:
         super().load_model(target_model)
@@ -188,8 +190,8 @@ class GraphedSpeculator(StandaloneARSpeculator):
         tables = [*(table.gpu for table in self.block_tables.block_tables), *self.block_tables.input_block_tables]
         trial = Trial(self.idx_mapping, self._columns, self._requests, tables, self.kv_cache_config.num_blocks)
         # Not before: with elastic memory, weights and KV have moved since the model was loaded.
-        make = partial(fused_pass_of, self.model, self.attn_groups, self.block_tables, self.device)
-        return choose_passes(kinds, make, self._capture_fused, trial)
+        make = partial(fused_pass_of, self.model, self.attn_groups, self.block_tables, self.device, self.tiles.tiles)
+        return choose_passes(kinds, make, self._capture_fused, trial, self.tiles.told)
 
     def _capture_fused(self, kind: PassKind, rank: Rank) -> DraftGraphs:
         graphs = self._graphs(kind.small())

@@ -10,10 +10,7 @@ import torch
 
 from nightjar_kernels.draft_attention import naive
 from nightjar_kernels.small_linear import Norm
-
-# Of the context, what is worth a program of its own. In a prototype on an H200 (0.5B, one request) 612 tokens of
-# context cost a layer 9 µs, so 128 about as much as the kernel that puts the parts together. Not measured here.
-PART_TOKENS = 128
+from nightjar_kernels.tiles import DEFAULT, Tiles
 
 
 @dataclass(frozen=True)
@@ -42,7 +39,14 @@ class Paged:
 
 
 def attend(
-    qkv: torch.Tensor, heads: Heads, cache: torch.Tensor, paged: Paged, *, tokens: int, parts: int
+    qkv: torch.Tensor,
+    heads: Heads,
+    cache: torch.Tensor,
+    paged: Paged,
+    *,
+    tokens: int,
+    parts: int,
+    tiles: Tiles = DEFAULT,
 ) -> torch.Tensor:
     """Attention of every row's new tokens to its context and, causally, to themselves; their KV goes into the cache.
 
@@ -51,6 +55,7 @@ def attend(
         a layer's cache as vLLM's FlashAttention backend has it
     tokens: new ones of each row
     parts: programs that share a row's context, see `parts_of`; the result does not depend on it but for rounding
+    tiles: the GPU's, see `nightjar_kernels.tiles`
     Returns [rows * tokens, queries * size]; zeros for a row that takes no part, of which nothing is written.
     """
     rows = len(paged.seq_lens)
@@ -64,14 +69,14 @@ def attend(
         return naive.attend(qkv, heads, cache, paged, tokens=tokens)
     from nightjar_kernels.draft_attention import triton
 
-    return triton.attend(qkv, heads, cache, paged, tokens=tokens, parts=parts)
+    return triton.attend(qkv, heads, cache, paged, tokens=tokens, parts=parts, tiles=tiles)
 
 
-def parts_of(rows: int, kv_heads: int, longest: int, multiprocessors: int) -> int:
+def parts_of(rows: int, kv_heads: int, longest: int, multiprocessors: int, tiles: Tiles = DEFAULT) -> int:
     """Into how many parts to split the contexts of a batch.
 
     As many as give each multiprocessor of the device a part, but none that is shorter than it is worth.
 
     longest: the longest context to expect, in tokens
     """
-    return max(1, min(multiprocessors // (rows * kv_heads), -(-longest // PART_TOKENS)))
+    return max(1, min(multiprocessors // (rows * kv_heads), -(-longest // tiles.attention.part)))

@@ -21,17 +21,22 @@ from nightjar_kernels.dependent_launch import launches_dependents
 
 if TYPE_CHECKING:
     from nightjar_kernels.draft_attention import Heads, Paged
-
-# Tokens of the context that a program looks at at a time.
-TILE_TOKENS = 64
+    from nightjar_kernels.tiles import Tiles
 
 
 def attend(
-    qkv: torch.Tensor, heads: Heads, cache: torch.Tensor, paged: Paged, *, tokens: int, parts: int
+    qkv: torch.Tensor,
+    heads: Heads,
+    cache: torch.Tensor,
+    paged: Paged,
+    *,
+    tokens: int,
+    parts: int,
+    tiles: Tiles,
 ) -> torch.Tensor:
-    rows, device = len(paged.seq_lens), qkv.device
+    rows, device, tile = len(paged.seq_lens), qkv.device, tiles.attention
     early = launches_dependents(device)
-    launch = {"PDL": early, "launch_pdl": early, "num_warps": 4}
+    launch = {"PDL": early, "launch_pdl": early}
     out = torch.empty(len(qkv), heads.queries * heads.size, dtype=qkv.dtype, device=device)
     # What the parts of a context found, to be put together: largest score, sum of weights, weighted sum of values.
     largest, weights = torch.empty(2, parts, len(qkv), heads.queries, dtype=torch.float32, device=device)
@@ -66,9 +71,10 @@ def attend(
         SIZE=heads.size,
         HALF_PADDED=max(16, triton.next_power_of_2(heads.size // 2)),
         BLOCK_TOKENS=cache.shape[2],
-        TILE_TOKENS=TILE_TOKENS,
+        TILE_TOKENS=tile.tokens,
         NORM=query_norm is not None,
         **launch,
+        num_warps=tile.warps,
     )
     if parts > 1:
         _combine_kernel[(len(qkv), heads.queries)](
@@ -81,6 +87,7 @@ def attend(
             SIZE=heads.size,
             SIZE_PADDED=triton.next_power_of_2(heads.size),
             **launch,
+            num_warps=4,
         )
     return out
 

@@ -14,6 +14,7 @@ from nightjar_kernels.draft_attention import Heads, Paged, attend
 from nightjar_kernels.draft_inputs import Best
 from nightjar_kernels.greedy_head import best_of_head
 from nightjar_kernels.small_linear import Norm, linear_add, norm_gate_up, norm_linear
+from nightjar_kernels.tiles import DEFAULT, Tiles
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,14 @@ class Draft:
 
 
 def run(
-    draft: Draft, ids: torch.Tensor, caches: Sequence[torch.Tensor], paged: Paged, *, tokens: int, parts: int
+    draft: Draft,
+    ids: torch.Tensor,
+    caches: Sequence[torch.Tensor],
+    paged: Paged,
+    *,
+    tokens: int,
+    parts: int,
+    tiles: Tiles = DEFAULT,
 ) -> Best:
     """What may follow each row's last token; the KV of the tokens read goes into the caches.
 
@@ -64,12 +72,13 @@ def run(
     caches: of each layer, see `draft_attention.attend`
     tokens: new ones of each row, two in a first pass and then one
     parts: see `draft_attention.parts_of`
+    tiles: the GPU's, see `tiles`
     ValueError where there are more tokens than these kernels are for (`small_linear.MOST_TOKENS`)
     """
     x = F.embedding(ids, draft.embedding)
     for layer, cache in zip(draft.layers, caches, strict=True):
-        qkv = norm_linear(x, layer.attention_norm, layer.qkv, layer.qkv_bias)
-        attended = attend(qkv, layer.heads, cache, paged, tokens=tokens, parts=parts)
-        x = linear_add(attended, layer.attention_out, x)
-        x = linear_add(norm_gate_up(x, layer.mlp_norm, layer.gate_up), layer.down, x)
-    return best_of_head(x[tokens - 1 :: tokens], draft.norm, draft.head)
+        qkv = norm_linear(x, layer.attention_norm, layer.qkv, layer.qkv_bias, tiles)
+        attended = attend(qkv, layer.heads, cache, paged, tokens=tokens, parts=parts, tiles=tiles)
+        x = linear_add(attended, layer.attention_out, x, tiles)
+        x = linear_add(norm_gate_up(x, layer.mlp_norm, layer.gate_up, tiles), layer.down, x, tiles)
+    return best_of_head(x[tokens - 1 :: tokens], draft.norm, draft.head, tiles)

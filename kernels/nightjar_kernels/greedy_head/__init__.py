@@ -6,9 +6,10 @@ from nightjar_kernels.draft_inputs import Best
 from nightjar_kernels.greedy_head import naive
 from nightjar_kernels.greedy_head.naive import PART_TOKENS
 from nightjar_kernels.small_linear import MOST_TOKENS, Norm
+from nightjar_kernels.tiles import DEFAULT, Tiles
 
 
-def best_of_head(x: torch.Tensor, norm: Norm, head: torch.Tensor) -> Best:
+def best_of_head(x: torch.Tensor, norm: Norm, head: torch.Tensor, tiles: Tiles = DEFAULT) -> Best:
     """RMSNorm, the output matrix, and the first half of an argmax; `draft_inputs.advance` does the second.
 
     Logits are rounded to the weights' type, as vLLM's are; of equal ones the first counts.
@@ -29,7 +30,7 @@ def best_of_head(x: torch.Tensor, norm: Norm, head: torch.Tensor) -> Best:
     if x.is_cuda:
         from nightjar_kernels.greedy_head import triton
 
-        triton.best_of_head(x, norm, head, best)
+        triton.best_of_head(x, norm, head, best, tiles)
     else:
         naive.best_of_head(x, norm, head, best)
     return best

@@ -19,16 +19,11 @@ from nightjar_kernels.greedy_head.naive import PART_TOKENS
 if TYPE_CHECKING:
     from nightjar_kernels.draft_inputs import Best
     from nightjar_kernels.small_linear import Norm
-
-# Logits that a program has at a time, and the inputs that it multiplies at a time, of so many pieces that it has under
-# way: the fastest of those tried on an H200.
-TILE_TOKENS = 128
-TILE_INPUTS = 64
-STAGES = 4
+    from nightjar_kernels.tiles import Tiles
 
 
-def best_of_head(x: torch.Tensor, norm: Norm, head: torch.Tensor, out: Best) -> None:
-    rows, inputs = x.shape
+def best_of_head(x: torch.Tensor, norm: Norm, head: torch.Tensor, out: Best, tiles: Tiles) -> None:
+    (rows, inputs), tile = x.shape, tiles.head
     early = launches_dependents(x.device)
     _best_of_head_kernel[(out.ids.shape[1],)](
         x,
@@ -43,12 +38,12 @@ def best_of_head(x: torch.Tensor, norm: Norm, head: torch.Tensor, out: Best) -> 
         ROWS_PADDED=max(16, triton.next_power_of_2(rows)),
         INPUTS=inputs,
         PART_TOKENS=PART_TOKENS,
-        TILE_TOKENS=TILE_TOKENS,
-        TILE_INPUTS=TILE_INPUTS,
+        TILE_TOKENS=tile.tokens,
+        TILE_INPUTS=tile.inputs,
         PDL=early,
         launch_pdl=early,
-        num_warps=4,
-        num_stages=STAGES,
+        num_warps=tile.warps,
+        num_stages=tile.stages,
     )
 
 

@@ -9,6 +9,7 @@ import torch
 
 from nightjar_kernels.small_linear import naive
 from nightjar_kernels.small_linear.naive import Norm
+from nightjar_kernels.tiles import DEFAULT, Tiles
 
 __all__ = ["MOST_TOKENS", "Norm", "linear_add", "norm_gate_up", "norm_linear"]
 
@@ -16,7 +17,9 @@ __all__ = ["MOST_TOKENS", "Norm", "linear_add", "norm_gate_up", "norm_linear"]
 MOST_TOKENS = 32
 
 
-def norm_linear(x: torch.Tensor, norm: Norm, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+def norm_linear(
+    x: torch.Tensor, norm: Norm, weight: torch.Tensor, bias: torch.Tensor | None, tiles: Tiles = DEFAULT
+) -> torch.Tensor:
     """RMSNorm, then a matrix: what the attention reads.
 
     x: [tokens, inputs], weight: [outputs, inputs], bias: [outputs]; returns [tokens, outputs]
@@ -26,10 +29,10 @@ def norm_linear(x: torch.Tensor, norm: Norm, weight: torch.Tensor, bias: torch.T
         return naive.norm_linear(x, norm, weight, bias)
     from nightjar_kernels.small_linear import triton
 
-    return triton.norm_linear(x, norm, weight, bias)
+    return triton.norm_linear(x, norm, weight, bias, tiles)
 
 
-def norm_gate_up(x: torch.Tensor, norm: Norm, weight: torch.Tensor) -> torch.Tensor:
+def norm_gate_up(x: torch.Tensor, norm: Norm, weight: torch.Tensor, tiles: Tiles = DEFAULT) -> torch.Tensor:
     """RMSNorm, then SiLU of the first half of a matrix' outputs times the second half.
 
     x: [tokens, inputs], weight: [2 * outputs, inputs], all of the gate first; returns [tokens, outputs]
@@ -39,10 +42,10 @@ def norm_gate_up(x: torch.Tensor, norm: Norm, weight: torch.Tensor) -> torch.Ten
         return naive.norm_gate_up(x, norm, weight)
     from nightjar_kernels.small_linear import triton
 
-    return triton.norm_gate_up(x, norm, weight)
+    return triton.norm_gate_up(x, norm, weight, tiles)
 
 
-def linear_add(x: torch.Tensor, weight: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
+def linear_add(x: torch.Tensor, weight: torch.Tensor, residual: torch.Tensor, tiles: Tiles = DEFAULT) -> torch.Tensor:
     """A matrix, added to the residual stream.
 
     x: [tokens, inputs], weight: [outputs, inputs], residual: [tokens, outputs]; returns [tokens, outputs]
@@ -52,7 +55,7 @@ def linear_add(x: torch.Tensor, weight: torch.Tensor, residual: torch.Tensor) ->
         return naive.linear_add(x, weight, residual)
     from nightjar_kernels.small_linear import triton
 
-    return triton.linear_add(x, weight, residual)
+    return triton.linear_add(x, weight, residual, tiles)
 
 
 def _check(x: torch.Tensor, *others: torch.Tensor) -> None:

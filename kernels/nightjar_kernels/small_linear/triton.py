@@ -2,7 +2,9 @@
 
 One or two tokens are multiplied without tensor cores: a program reads whole rows of the matrix in one go, and has
 nothing to wait for but memory. More tokens share rows on tensor cores: each warp of a program multiplies a share of the
-inputs, so that none has a long chain of products to wait for, and the shares are added up at the end.
+inputs, so that none has a long chain of products to wait for, and the shares are added up at the end. That is split-K
+within a program: with enough warps it has as much of the matrix on its way as several programs would, and no sums to
+write to memory and read again.
 
 Each kernel lets the next one start at once and reads its first weights, which nothing in a pass writes, before it
 waits for what precedes it (programmatic dependent launch). Everything else, sizes of requests included, is read after
@@ -23,47 +25,32 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from triton.language.standard import _sum_combine
 
 from nightjar_kernels.dependent_launch import launches_dependents
+from nightjar_kernels.tiles import RowTile
 
 if TYPE_CHECKING:
     from nightjar_kernels.small_linear import Norm
-
-# The most tokens that are multiplied without tensor cores; twice as many where rows are so long that tensor cores read
-# them in several pieces. What is faster on an H200, as are the sizes of tiles below, at the 0.5B draft's matrices.
-FEW_TOKENS = 2
-# What a program without tensor cores reads in one go, in elements: 64 KiB of registers.
-WHOLE_ROWS = 32768
-# The most outputs of such a program, and how many programs are wanted rather than that: an H200's multiprocessors.
-MOST_ROWS, PROGRAMS = 8, 132
-# The outputs of a program on tensor cores, and the inputs that each of its warps multiplies at a time.
-TILE_OUTPUTS = 16
-SHARE_INPUTS = 256
-WARPS = 4
+    from nightjar_kernels.tiles import Tiles
 
 
-def norm_linear(x: torch.Tensor, norm: Norm, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-    return _launch(x, weight, len(weight), norm=norm, bias=bias)
+def norm_linear(
+    x: torch.Tensor, norm: Norm, weight: torch.Tensor, bias: torch.Tensor | None, tiles: Tiles
+) -> torch.Tensor:
+    return _launch(x, weight, len(weight), tiles, norm=norm, bias=bias)
 
 
-def norm_gate_up(x: torch.Tensor, norm: Norm, weight: torch.Tensor) -> torch.Tensor:
-    return _launch(x, weight, len(weight) // 2, norm=norm, gated=True)
+def norm_gate_up(x: torch.Tensor, norm: Norm, weight: torch.Tensor, tiles: Tiles) -> torch.Tensor:
+    return _launch(x, weight, len(weight) // 2, tiles, norm=norm, gated=True)
 
 
-def linear_add(x: torch.Tensor, weight: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
-    return _launch(x, weight, len(weight), residual=residual)
-
-
-def rows_at_once(inputs: int, outputs: int, *, gated: bool) -> int:
-    """Outputs of a program without tensor cores, a power of two; 0 where not even one row of the matrix fits."""
-    rows: int = min(WHOLE_ROWS // triton.next_power_of_2(inputs) // (2 if gated else 1), MOST_ROWS)
-    while rows > 1 and triton.cdiv(outputs, rows) < PROGRAMS:
-        rows //= 2
-    return rows
+def linear_add(x: torch.Tensor, weight: torch.Tensor, residual: torch.Tensor, tiles: Tiles) -> torch.Tensor:
+    return _launch(x, weight, len(weight), tiles, residual=residual)
 
 
 def _launch(
     x: torch.Tensor,
     weight: torch.Tensor,
     outputs: int,
+    tiles: Tiles,
     *,
     norm: Norm | None = None,
     bias: torch.Tensor | None = None,
@@ -76,10 +63,9 @@ def _launch(
     parts = {"NORM": norm is not None, "BIAS": bias is not None, "ADD": residual is not None, "GATED": gated}
     early = launches_dependents(x.device)
     launch = {"PDL": early, "launch_pdl": early, "num_stages": 1}
-    rows = rows_at_once(inputs, outputs, gated=gated)
-    few = FEW_TOKENS if inputs <= WARPS * SHARE_INPUTS else 2 * FEW_TOKENS
-    if tokens <= few and rows:
-        padded = triton.next_power_of_2(inputs)
+    tile = tiles.of_matrix(tokens, inputs, gated=gated)
+    if isinstance(tile, RowTile):
+        rows, padded = tile.rows_at_once(inputs, outputs, gated=gated), triton.next_power_of_2(inputs)
         _few_tokens_kernel[(triton.cdiv(outputs, rows),)](
             *given,
             outputs,
@@ -89,21 +75,22 @@ def _launch(
             ROWS=rows,
             **parts,
             **launch,
-            num_warps=8 if rows * padded >= WHOLE_ROWS // 2 else 4,
+            # 128 elements of each matrix to a thread, or less, but for the largest tiles.
+            num_warps=8 if rows * padded >= 16384 else 4,
         )
     else:
-        _tiles_kernel[(triton.cdiv(outputs, TILE_OUTPUTS),)](
+        _tiles_kernel[(triton.cdiv(outputs, tile.outputs),)](
             *given,
             tokens,
             outputs,
             TOKENS_PADDED=max(8, triton.next_power_of_2(tokens)),
             INPUTS=inputs,
-            TILE_OUTPUTS=TILE_OUTPUTS,
-            SHARES=WARPS,
-            SHARE_INPUTS=SHARE_INPUTS,
+            TILE_OUTPUTS=tile.outputs,
+            SHARES=tile.warps,
+            SHARE_INPUTS=tile.share_inputs,
             **parts,
             **launch,
-            num_warps=WARPS,
+            num_warps=tile.warps,
         )
     return out
 

@@ -53,6 +53,7 @@ def vllms(pair, tmp_path_factory):
 def test_the_engine_tells_which_pass_drafts_for_which_batch(fused):
     answer = fused.ask(do="passes")
     assert answer["refusal"] == ""
+    assert "'s, shipped" in answer["tiles"]
     found = {(one["requests"], one["tokens"], one["long_contexts"]): one for one in answer["passes"]}
     sizes = sorted({requests for requests, _, _ in found})
     # As vLLM captures them: which lie between depends on its version and on the longest draft.
@@ -68,6 +69,7 @@ def test_the_engine_tells_why_there_is_nothing_to_choose(vllms):
     answer = vllms.ask(do="passes")
     assert "CUDA graphs for batches of at most 16 requests are required, found none" in answer["refusal"]
     assert answer["passes"] == []
+    assert answer["tiles"] == ""
 
 
 # Padded and not, and beyond what has a fused pass.

@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from nightjar_kernels.small_linear import Norm, linear_add, norm_gate_up, norm_linear
+from nightjar_kernels.tiles import DEFAULT, RowTile, ShareTile, Tiles
 
 # Outputs and inputs of a 0.5B draft, long rows, and numbers that fit nowhere. Every case is a kernel to compile, so
 # each shape has some of the numbers of tokens: with tensor cores and without, that fill a tile and that do not.
@@ -29,7 +30,9 @@ def assert_agrees(function, *given):
     """The specification is computed with on the CPU, in float32."""
 
     def moved(one):
-        return Norm(one.weight.cpu(), one.eps) if isinstance(one, Norm) else one if one is None else one.cpu()
+        if isinstance(one, Norm):
+            return Norm(one.weight.cpu(), one.eps)
+        return one if one is None or isinstance(one, Tiles) else one.cpu()
 
     found, expected = function(*given), function(*map(moved, given))
     ulp = torch.finfo(expected.dtype).eps
@@ -54,6 +57,23 @@ def test_the_gate_and_what_it_gates(tokens, outputs, inputs, dtype):
 def test_the_matrices_that_end_in_the_residual_stream(tokens, outputs, inputs, dtype):
     weight, residual = made(outputs, inputs, dtype, inputs**-0.5), made(tokens, outputs, dtype, 10)
     assert_agrees(linear_add, made(tokens, inputs, dtype), weight, residual)
+
+
+@pytest.mark.parametrize(
+    "tile",
+    [
+        RowTile(elements=16384, rows=4, programs=132),
+        ShareTile(outputs=32, share_inputs=128, warps=4),
+        ShareTile(outputs=16, share_inputs=256, warps=8),
+        ShareTile(outputs=16, share_inputs=128, warps=16),
+    ],
+    ids=str,
+)
+def test_tiles_are_a_matter_of_time_alone(tile):
+    dtype, (outputs, inputs) = torch.bfloat16, (896, 4864)
+    tiles = DEFAULT.model_copy(update={"linear": (tile, DEFAULT.linear[-1])})
+    norm = Norm(made(1, inputs, dtype)[0] + 1, 1e-6)
+    assert_agrees(norm_gate_up, made(3, inputs, dtype), norm, made(2 * outputs, inputs, dtype, inputs**-0.5), tiles)
 
 
 def test_a_chain_of_kernels_waits_for_what_it_reads():

@@ -24,45 +24,45 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#nightjar_api/engine/v1/engine.proto\x12\x12nightjar.engine.v1\"\x10\n\x0eGetInfoRequest\"\xf4\x04\n\nEngineInfo\x12\x11\n\tengine_id\x18\x01 \x01(\t\x12\x18\n\x10nightjar_version\x18\x02 \x01(\t\x12\x14\n\x0cvllm_version\x18\x03 \x01(\t\x12\x0e\n\x06runner\x18\x04 \x01(\t\x12\x14\n\x0ctarget_model\x18\x05 \x01(\t\x12\x13\n\x0b\x64raft_model\x18\x06 \x01(\t\x12\x11\n\tgamma_max\x18\x07 \x01(\r\x12\x16\n\x0e\x66\x61llback_gamma\x18\x08 \x01(\r\x12\x11\n\tmax_batch\x18\t \x01(\r\x12\x1c\n\x14tensor_parallel_size\x18\n \x01(\r\x12\x14\n\x0c\x62lock_tokens\x18\x0b \x01(\r\x12\x13\n\x0b\x62lock_bytes\x18\x0c \x01(\x04\x12\x0e\n\x06\x62locks\x18\r \x01(\r\x12\x1a\n\x12\x64raft_weight_bytes\x18\x0e \x01(\x04\x12\x14\n\x0cplan_version\x18\x0f \x01(\x04\x12\"\n\x1a\x65lastic_unsupported_reason\x18\x10 \x01(\t\x12;\n\x0f\x64raft_residency\x18\x11 \x01(\x0e\x32\".nightjar.engine.v1.DraftResidency\x12\x1a\n\x12\x64raft_weights_stay\x18\x13 \x01(\x08\x12\x19\n\x11\x64raft_block_bytes\x18\x12 \x01(\x04\x12\x33\n\x0c\x64raft_passes\x18\x14 \x03(\x0b\x32\x1d.nightjar.engine.v1.DraftPass\x12\x1b\n\x13\x66used_draft_refusal\x18\x15 \x01(\t\x12\x35\n\x0c\x64raft_graphs\x18\x16 \x01(\x0b\x32\x1f.nightjar.engine.v1.DraftGraphs\"\x86\x01\n\tDraftPass\x12\x10\n\x08requests\x18\x01 \x01(\r\x12\x0e\n\x06tokens\x18\x02 \x01(\r\x12\x0f\n\x07\x63ontext\x18\x03 \x01(\r\x12\x0c\n\x04path\x18\x04 \x01(\t\x12\x0f\n\x07vllm_us\x18\x05 \x01(\x02\x12\x10\n\x08\x66used_us\x18\x06 \x01(\x02\x12\x15\n\rlong_contexts\x18\x07 \x01(\x08\"?\n\x0b\x44raftGraphs\x12\x10\n\x08\x63\x61ptured\x18\x01 \x01(\r\x12\x0f\n\x07seconds\x18\x02 \x01(\x02\x12\r\n\x05\x62ytes\x18\x03 \x01(\x04\":\n\x11WatchStepsRequest\x12\x14\n\x0cmax_delay_ms\x18\x01 \x01(\r\x12\x0f\n\x07observe\x18\x02 \x01(\x08\"M\n\tStepBatch\x12/\n\x07reports\x18\x01 \x03(\x0b\x32\x1e.nightjar.engine.v1.StepReport\x12\x0f\n\x07\x64ropped\x18\x02 \x01(\x04\"\x85\x05\n\nStepReport\x12\x0c\n\x04step\x18\x01 \x01(\x04\x12\x0f\n\x07time_ns\x18\x02 \x01(\x04\x12\x14\n\x0c\x64\x65\x63ode_batch\x18\x03 \x01(\r\x12\x16\n\x0eprefill_tokens\x18\x04 \x01(\r\x12\x18\n\x10scheduled_tokens\x18\x05 \x01(\r\x12\x16\n\x0egamma_verified\x18\x06 \x01(\r\x12\x17\n\x0f\x64rafted_at_step\x18\x07 \x01(\x04\x12\x15\n\rgamma_drafted\x18\x08 \x01(\r\x12\x16\n\x0e\x65mitted_tokens\x18\t \x01(\r\x12\x17\n\x0fverified_tokens\x18\n \x01(\r\x12\x17\n\x0f\x61\x63\x63\x65pted_tokens\x18\x0b \x01(\r\x12\x1c\n\x14verified_by_position\x18\x0c \x03(\r\x12\x1c\n\x14\x61\x63\x63\x65pted_by_position\x18\r \x03(\r\x12\x12\n\nforward_ns\x18\x0e \x01(\x04\x12\x10\n\x08\x64raft_ns\x18\x0f \x01(\x04\x12\x13\n\x0b\x63\x61tch_up_ns\x18\x10 \x01(\x04\x12\x0f\n\x07step_ns\x18\x11 \x01(\x04\x12\x17\n\x0f\x63\x61tch_up_tokens\x18\x12 \x01(\r\x12\x14\n\x0cstale_tokens\x18\x13 \x01(\r\x12\x13\n\x0b\x66ree_blocks\x18\x14 \x01(\r\x12\x14\n\x0ctotal_blocks\x18\x15 \x01(\r\x12\x0f\n\x07running\x18\x16 \x01(\r\x12\x0f\n\x07waiting\x18\x17 \x01(\r\x12;\n\x0f\x64raft_residency\x18\x18 \x01(\x0e\x32\".nightjar.engine.v1.DraftResidency\x12\x14\n\x0cplan_version\x18\x19 \x01(\x04\x12\x13\n\x0boverhead_ns\x18\x1a \x01(\x04\x12\x12\n\nelastic_ns\x18\x1b \x01(\x04\":\n\x10\x41pplyPlanRequest\x12&\n\x04plan\x18\x01 \x01(\x0b\x32\x18.nightjar.engine.v1.Plan\"X\n\x04Plan\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x0e\n\x06ttl_ms\x18\x02 \x01(\r\x12/\n\x07\x62uckets\x18\x03 \x03(\x0b\x32\x1e.nightjar.engine.v1.BucketPlan\"b\n\nBucketPlan\x12\x11\n\tmax_batch\x18\x01 \x01(\r\x12-\n\x08schedule\x18\x02 \x03(\x0b\x32\x1b.nightjar.engine.v1.Segment\x12\x12\n\nhold_gamma\x18\x03 \x01(\r\"\'\n\x07Segment\x12\r\n\x05gamma\x18\x01 \x01(\r\x12\r\n\x05steps\x18\x02 \x01(\r\"$\n\x11\x41pplyPlanResponse\x12\x0f\n\x07version\x18\x01 \x01(\x04\"\x0f\n\rExpandRequest\"\x10\n\x0eSqueezeRequest\"\x9d\x01\n\x0f\x45lasticProgress\x12;\n\x0f\x64raft_residency\x18\x01 \x01(\x0e\x32\".nightjar.engine.v1.DraftResidency\x12\x0e\n\x06\x62locks\x18\x02 \x01(\r\x12\x14\n\x0cmoved_blocks\x18\x03 \x01(\r\x12\x13\n\x0bmoved_bytes\x18\x04 \x01(\x04\x12\x12\n\nelapsed_ns\x18\x05 \x01(\x04*\xa6\x01\n\x0e\x44raftResidency\x12\x1f\n\x1b\x44RAFT_RESIDENCY_UNSPECIFIED\x10\x00\x12\x1d\n\x19\x44RAFT_RESIDENCY_ON_DEVICE\x10\x01\x12\x1b\n\x17\x44RAFT_RESIDENCY_LEAVING\x10\x02\x12\x18\n\x14\x44RAFT_RESIDENCY_AWAY\x10\x03\x12\x1d\n\x19\x44RAFT_RESIDENCY_RETURNING\x10\x04\x32\xb1\x03\n\x06\x45ngine\x12M\n\x07GetInfo\x12\".nightjar.engine.v1.GetInfoRequest\x1a\x1e.nightjar.engine.v1.EngineInfo\x12T\n\nWatchSteps\x12%.nightjar.engine.v1.WatchStepsRequest\x1a\x1d.nightjar.engine.v1.StepBatch0\x01\x12X\n\tApplyPlan\x12$.nightjar.engine.v1.ApplyPlanRequest\x1a%.nightjar.engine.v1.ApplyPlanResponse\x12R\n\x06\x45xpand\x12!.nightjar.engine.v1.ExpandRequest\x1a#.nightjar.engine.v1.ElasticProgress0\x01\x12T\n\x07Squeeze\x12\".nightjar.engine.v1.SqueezeRequest\x1a#.nightjar.engine.v1.ElasticProgress0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#nightjar_api/engine/v1/engine.proto\x12\x12nightjar.engine.v1\"\x10\n\x0eGetInfoRequest\"\x89\x05\n\nEngineInfo\x12\x11\n\tengine_id\x18\x01 \x01(\t\x12\x18\n\x10nightjar_version\x18\x02 \x01(\t\x12\x14\n\x0cvllm_version\x18\x03 \x01(\t\x12\x0e\n\x06runner\x18\x04 \x01(\t\x12\x14\n\x0ctarget_model\x18\x05 \x01(\t\x12\x13\n\x0b\x64raft_model\x18\x06 \x01(\t\x12\x11\n\tgamma_max\x18\x07 \x01(\r\x12\x16\n\x0e\x66\x61llback_gamma\x18\x08 \x01(\r\x12\x11\n\tmax_batch\x18\t \x01(\r\x12\x1c\n\x14tensor_parallel_size\x18\n \x01(\r\x12\x14\n\x0c\x62lock_tokens\x18\x0b \x01(\r\x12\x13\n\x0b\x62lock_bytes\x18\x0c \x01(\x04\x12\x0e\n\x06\x62locks\x18\r \x01(\r\x12\x1a\n\x12\x64raft_weight_bytes\x18\x0e \x01(\x04\x12\x14\n\x0cplan_version\x18\x0f \x01(\x04\x12\"\n\x1a\x65lastic_unsupported_reason\x18\x10 \x01(\t\x12;\n\x0f\x64raft_residency\x18\x11 \x01(\x0e\x32\".nightjar.engine.v1.DraftResidency\x12\x1a\n\x12\x64raft_weights_stay\x18\x13 \x01(\x08\x12\x19\n\x11\x64raft_block_bytes\x18\x12 \x01(\x04\x12\x33\n\x0c\x64raft_passes\x18\x14 \x03(\x0b\x32\x1d.nightjar.engine.v1.DraftPass\x12\x1b\n\x13\x66used_draft_refusal\x18\x15 \x01(\t\x12\x35\n\x0c\x64raft_graphs\x18\x16 \x01(\x0b\x32\x1f.nightjar.engine.v1.DraftGraphs\x12\x13\n\x0b\x64raft_tiles\x18\x17 \x01(\t\"\x86\x01\n\tDraftPass\x12\x10\n\x08requests\x18\x01 \x01(\r\x12\x0e\n\x06tokens\x18\x02 \x01(\r\x12\x0f\n\x07\x63ontext\x18\x03 \x01(\r\x12\x0c\n\x04path\x18\x04 \x01(\t\x12\x0f\n\x07vllm_us\x18\x05 \x01(\x02\x12\x10\n\x08\x66used_us\x18\x06 \x01(\x02\x12\x15\n\rlong_contexts\x18\x07 \x01(\x08\"?\n\x0b\x44raftGraphs\x12\x10\n\x08\x63\x61ptured\x18\x01 \x01(\r\x12\x0f\n\x07seconds\x18\x02 \x01(\x02\x12\r\n\x05\x62ytes\x18\x03 \x01(\x04\":\n\x11WatchStepsRequest\x12\x14\n\x0cmax_delay_ms\x18\x01 \x01(\r\x12\x0f\n\x07observe\x18\x02 \x01(\x08\"M\n\tStepBatch\x12/\n\x07reports\x18\x01 \x03(\x0b\x32\x1e.nightjar.engine.v1.StepReport\x12\x0f\n\x07\x64ropped\x18\x02 \x01(\x04\"\x85\x05\n\nStepReport\x12\x0c\n\x04step\x18\x01 \x01(\x04\x12\x0f\n\x07time_ns\x18\x02 \x01(\x04\x12\x14\n\x0c\x64\x65\x63ode_batch\x18\x03 \x01(\r\x12\x16\n\x0eprefill_tokens\x18\x04 \x01(\r\x12\x18\n\x10scheduled_tokens\x18\x05 \x01(\r\x12\x16\n\x0egamma_verified\x18\x06 \x01(\r\x12\x17\n\x0f\x64rafted_at_step\x18\x07 \x01(\x04\x12\x15\n\rgamma_drafted\x18\x08 \x01(\r\x12\x16\n\x0e\x65mitted_tokens\x18\t \x01(\r\x12\x17\n\x0fverified_tokens\x18\n \x01(\r\x12\x17\n\x0f\x61\x63\x63\x65pted_tokens\x18\x0b \x01(\r\x12\x1c\n\x14verified_by_position\x18\x0c \x03(\r\x12\x1c\n\x14\x61\x63\x63\x65pted_by_position\x18\r \x03(\r\x12\x12\n\nforward_ns\x18\x0e \x01(\x04\x12\x10\n\x08\x64raft_ns\x18\x0f \x01(\x04\x12\x13\n\x0b\x63\x61tch_up_ns\x18\x10 \x01(\x04\x12\x0f\n\x07step_ns\x18\x11 \x01(\x04\x12\x17\n\x0f\x63\x61tch_up_tokens\x18\x12 \x01(\r\x12\x14\n\x0cstale_tokens\x18\x13 \x01(\r\x12\x13\n\x0b\x66ree_blocks\x18\x14 \x01(\r\x12\x14\n\x0ctotal_blocks\x18\x15 \x01(\r\x12\x0f\n\x07running\x18\x16 \x01(\r\x12\x0f\n\x07waiting\x18\x17 \x01(\r\x12;\n\x0f\x64raft_residency\x18\x18 \x01(\x0e\x32\".nightjar.engine.v1.DraftResidency\x12\x14\n\x0cplan_version\x18\x19 \x01(\x04\x12\x13\n\x0boverhead_ns\x18\x1a \x01(\x04\x12\x12\n\nelastic_ns\x18\x1b \x01(\x04\":\n\x10\x41pplyPlanRequest\x12&\n\x04plan\x18\x01 \x01(\x0b\x32\x18.nightjar.engine.v1.Plan\"X\n\x04Plan\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x0e\n\x06ttl_ms\x18\x02 \x01(\r\x12/\n\x07\x62uckets\x18\x03 \x03(\x0b\x32\x1e.nightjar.engine.v1.BucketPlan\"b\n\nBucketPlan\x12\x11\n\tmax_batch\x18\x01 \x01(\r\x12-\n\x08schedule\x18\x02 \x03(\x0b\x32\x1b.nightjar.engine.v1.Segment\x12\x12\n\nhold_gamma\x18\x03 \x01(\r\"\'\n\x07Segment\x12\r\n\x05gamma\x18\x01 \x01(\r\x12\r\n\x05steps\x18\x02 \x01(\r\"$\n\x11\x41pplyPlanResponse\x12\x0f\n\x07version\x18\x01 \x01(\x04\"\x0f\n\rExpandRequest\"\x10\n\x0eSqueezeRequest\"\x9d\x01\n\x0f\x45lasticProgress\x12;\n\x0f\x64raft_residency\x18\x01 \x01(\x0e\x32\".nightjar.engine.v1.DraftResidency\x12\x0e\n\x06\x62locks\x18\x02 \x01(\r\x12\x14\n\x0cmoved_blocks\x18\x03 \x01(\r\x12\x13\n\x0bmoved_bytes\x18\x04 \x01(\x04\x12\x12\n\nelapsed_ns\x18\x05 \x01(\x04*\xa6\x01\n\x0e\x44raftResidency\x12\x1f\n\x1b\x44RAFT_RESIDENCY_UNSPECIFIED\x10\x00\x12\x1d\n\x19\x44RAFT_RESIDENCY_ON_DEVICE\x10\x01\x12\x1b\n\x17\x44RAFT_RESIDENCY_LEAVING\x10\x02\x12\x18\n\x14\x44RAFT_RESIDENCY_AWAY\x10\x03\x12\x1d\n\x19\x44RAFT_RESIDENCY_RETURNING\x10\x04\x32\xb1\x03\n\x06\x45ngine\x12M\n\x07GetInfo\x12\".nightjar.engine.v1.GetInfoRequest\x1a\x1e.nightjar.engine.v1.EngineInfo\x12T\n\nWatchSteps\x12%.nightjar.engine.v1.WatchStepsRequest\x1a\x1d.nightjar.engine.v1.StepBatch0\x01\x12X\n\tApplyPlan\x12$.nightjar.engine.v1.ApplyPlanRequest\x1a%.nightjar.engine.v1.ApplyPlanResponse\x12R\n\x06\x45xpand\x12!.nightjar.engine.v1.ExpandRequest\x1a#.nightjar.engine.v1.ElasticProgress0\x01\x12T\n\x07Squeeze\x12\".nightjar.engine.v1.SqueezeRequest\x1a#.nightjar.engine.v1.ElasticProgress0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'nightjar_api.engine.v1.engine_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_DRAFTRESIDENCY']._serialized_start=2222
-  _globals['_DRAFTRESIDENCY']._serialized_end=2388
+  _globals['_DRAFTRESIDENCY']._serialized_start=2243
+  _globals['_DRAFTRESIDENCY']._serialized_end=2409
   _globals['_GETINFOREQUEST']._serialized_start=59
   _globals['_GETINFOREQUEST']._serialized_end=75
   _globals['_ENGINEINFO']._serialized_start=78
-  _globals['_ENGINEINFO']._serialized_end=706
-  _globals['_DRAFTPASS']._serialized_start=709
-  _globals['_DRAFTPASS']._serialized_end=843
-  _globals['_DRAFTGRAPHS']._serialized_start=845
-  _globals['_DRAFTGRAPHS']._serialized_end=908
-  _globals['_WATCHSTEPSREQUEST']._serialized_start=910
-  _globals['_WATCHSTEPSREQUEST']._serialized_end=968
-  _globals['_STEPBATCH']._serialized_start=970
-  _globals['_STEPBATCH']._serialized_end=1047
-  _globals['_STEPREPORT']._serialized_start=1050
-  _globals['_STEPREPORT']._serialized_end=1695
-  _globals['_APPLYPLANREQUEST']._serialized_start=1697
-  _globals['_APPLYPLANREQUEST']._serialized_end=1755
-  _globals['_PLAN']._serialized_start=1757
-  _globals['_PLAN']._serialized_end=1845
-  _globals['_BUCKETPLAN']._serialized_start=1847
-  _globals['_BUCKETPLAN']._serialized_end=1945
-  _globals['_SEGMENT']._serialized_start=1947
-  _globals['_SEGMENT']._serialized_end=1986
-  _globals['_APPLYPLANRESPONSE']._serialized_start=1988
-  _globals['_APPLYPLANRESPONSE']._serialized_end=2024
-  _globals['_EXPANDREQUEST']._serialized_start=2026
-  _globals['_EXPANDREQUEST']._serialized_end=2041
-  _globals['_SQUEEZEREQUEST']._serialized_start=2043
-  _globals['_SQUEEZEREQUEST']._serialized_end=2059
-  _globals['_ELASTICPROGRESS']._serialized_start=2062
-  _globals['_ELASTICPROGRESS']._serialized_end=2219
-  _globals['_ENGINE']._serialized_start=2391
-  _globals['_ENGINE']._serialized_end=2824
+  _globals['_ENGINEINFO']._serialized_end=727
+  _globals['_DRAFTPASS']._serialized_start=730
+  _globals['_DRAFTPASS']._serialized_end=864
+  _globals['_DRAFTGRAPHS']._serialized_start=866
+  _globals['_DRAFTGRAPHS']._serialized_end=929
+  _globals['_WATCHSTEPSREQUEST']._serialized_start=931
+  _globals['_WATCHSTEPSREQUEST']._serialized_end=989
+  _globals['_STEPBATCH']._serialized_start=991
+  _globals['_STEPBATCH']._serialized_end=1068
+  _globals['_STEPREPORT']._serialized_start=1071
+  _globals['_STEPREPORT']._serialized_end=1716
+  _globals['_APPLYPLANREQUEST']._serialized_start=1718
+  _globals['_APPLYPLANREQUEST']._serialized_end=1776
+  _globals['_PLAN']._serialized_start=1778
+  _globals['_PLAN']._serialized_end=1866
+  _globals['_BUCKETPLAN']._serialized_start=1868
+  _globals['_BUCKETPLAN']._serialized_end=1966
+  _globals['_SEGMENT']._serialized_start=1968
+  _globals['_SEGMENT']._serialized_end=2007
+  _globals['_APPLYPLANRESPONSE']._serialized_start=2009
+  _globals['_APPLYPLANRESPONSE']._serialized_end=2045
+  _globals['_EXPANDREQUEST']._serialized_start=2047
+  _globals['_EXPANDREQUEST']._serialized_end=2062
+  _globals['_SQUEEZEREQUEST']._serialized_start=2064
+  _globals['_SQUEEZEREQUEST']._serialized_end=2080
+  _globals['_ELASTICPROGRESS']._serialized_start=2083
+  _globals['_ELASTICPROGRESS']._serialized_end=2240
+  _globals['_ENGINE']._serialized_start=2412
+  _globals['_ENGINE']._serialized_end=2845
 # @@protoc_insertion_point(module_scope)

@@ -25,7 +25,7 @@ class GetInfoRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class EngineInfo(_message.Message):
-    __slots__ = ("engine_id", "nightjar_version", "vllm_version", "runner", "target_model", "draft_model", "gamma_max", "fallback_gamma", "max_batch", "tensor_parallel_size", "block_tokens", "block_bytes", "blocks", "draft_weight_bytes", "plan_version", "elastic_unsupported_reason", "draft_residency", "draft_weights_stay", "draft_block_bytes", "draft_passes", "fused_draft_refusal", "draft_graphs")
+    __slots__ = ("engine_id", "nightjar_version", "vllm_version", "runner", "target_model", "draft_model", "gamma_max", "fallback_gamma", "max_batch", "tensor_parallel_size", "block_tokens", "block_bytes", "blocks", "draft_weight_bytes", "plan_version", "elastic_unsupported_reason", "draft_residency", "draft_weights_stay", "draft_block_bytes", "draft_passes", "fused_draft_refusal", "draft_graphs", "draft_tiles")
     ENGINE_ID_FIELD_NUMBER: _ClassVar[int]
     NIGHTJAR_VERSION_FIELD_NUMBER: _ClassVar[int]
     VLLM_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -48,6 +48,7 @@ class EngineInfo(_message.Message):
     DRAFT_PASSES_FIELD_NUMBER: _ClassVar[int]
     FUSED_DRAFT_REFUSAL_FIELD_NUMBER: _ClassVar[int]
     DRAFT_GRAPHS_FIELD_NUMBER: _ClassVar[int]
+    DRAFT_TILES_FIELD_NUMBER: _ClassVar[int]
     engine_id: str
     nightjar_version: str
     vllm_version: str
@@ -70,7 +71,8 @@ class EngineInfo(_message.Message):
     draft_passes: _containers.RepeatedCompositeFieldContainer[DraftPass]
     fused_draft_refusal: str
     draft_graphs: DraftGraphs
-    def __init__(self, engine_id: _Optional[str] = ..., nightjar_version: _Optional[str] = ..., vllm_version: _Optional[str] = ..., runner: _Optional[str] = ..., target_model: _Optional[str] = ..., draft_model: _Optional[str] = ..., gamma_max: _Optional[int] = ..., fallback_gamma: _Optional[int] = ..., max_batch: _Optional[int] = ..., tensor_parallel_size: _Optional[int] = ..., block_tokens: _Optional[int] = ..., block_bytes: _Optional[int] = ..., blocks: _Optional[int] = ..., draft_weight_bytes: _Optional[int] = ..., plan_version: _Optional[int] = ..., elastic_unsupported_reason: _Optional[str] = ..., draft_residency: _Optional[_Union[DraftResidency, str]] = ..., draft_weights_stay: _Optional[bool] = ..., draft_block_bytes: _Optional[int] = ..., draft_passes: _Optional[_Iterable[_Union[DraftPass, _Mapping]]] = ..., fused_draft_refusal: _Optional[str] = ..., draft_graphs: _Optional[_Union[DraftGraphs, _Mapping]] = ...) -> None: ...
+    draft_tiles: str
+    def __init__(self, engine_id: _Optional[str] = ..., nightjar_version: _Optional[str] = ..., vllm_version: _Optional[str] = ..., runner: _Optional[str] = ..., target_model: _Optional[str] = ..., draft_model: _Optional[str] = ..., gamma_max: _Optional[int] = ..., fallback_gamma: _Optional[int] = ..., max_batch: _Optional[int] = ..., tensor_parallel_size: _Optional[int] = ..., block_tokens: _Optional[int] = ..., block_bytes: _Optional[int] = ..., blocks: _Optional[int] = ..., draft_weight_bytes: _Optional[int] = ..., plan_version: _Optional[int] = ..., elastic_unsupported_reason: _Optional[str] = ..., draft_residency: _Optional[_Union[DraftResidency, str]] = ..., draft_weights_stay: _Optional[bool] = ..., draft_block_bytes: _Optional[int] = ..., draft_passes: _Optional[_Iterable[_Union[DraftPass, _Mapping]]] = ..., fused_draft_refusal: _Optional[str] = ..., draft_graphs: _Optional[_Union[DraftGraphs, _Mapping]] = ..., draft_tiles: _Optional[str] = ...) -> None: ...
 
 class DraftPass(_message.Message):
     __slots__ = ("requests", "tokens", "context", "path", "vllm_us", "fused_us", "long_contexts")
