@@ -120,11 +120,16 @@ def _check_graphs(config: Any) -> None:
 
 
 def _check_elastic(config: Any) -> None:
-    """What else would move or drop the memory that an elastic pool keeps the books of; layers, device and host are
-    looked at when the KV cache is allocated.
+    """What else would move, drop or keep the memory that an elastic pool keeps the books of; layers, device and host
+    are looked at when the KV cache is allocated.
     """
-    if config.model_config.enable_sleep_mode:
-        raise RefusalError(
-            "model_config.enable_sleep_mode: elastic memory requires False, found True; drop --enable-sleep-mode, or "
-            "set additional_config.nightjar.elastic to false"
-        )
+    # Sleep mode takes that allocator by itself, so it is named first.
+    for name, flag, reason in (
+        ("enable_sleep_mode", "--enable-sleep-mode", "sleeping drops and moves that memory"),
+        ("enable_cumem_allocator", "--enable-cumem-allocator", "its pools keep what the draft's weights leave"),
+    ):
+        if getattr(config.model_config, name):
+            raise RefusalError(
+                f"model_config.{name}: elastic memory requires False, found True: {reason}; drop {flag}, or set "
+                f"additional_config.nightjar.elastic to false"
+            )
