@@ -22,7 +22,7 @@ DOCUMENT = {
 
 def configuration(tensor_parallel_size=1, runner=CPU_V1, **scheduler):
     """As much of vLLM's as is looked at."""
-    seen = {"scheduler_cls": None, "async_scheduling": runner.async_scheduling}
+    seen = {"scheduler_cls": None, "async_scheduling": runner is GPU_V2}
     sizes = {"max_num_seqs": 256, "max_num_batched_tokens": 8192}
     return SimpleNamespace(
         speculative_config=SimpleNamespace(
