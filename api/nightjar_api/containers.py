@@ -125,7 +125,7 @@ class EngineSpec(Model):
             advice="remove them here",
             holds=lambda part: engine_flags.contradictions(part.args) == [],
             found=lambda part: engine_flags.contradictions(part.args),
-            cel=engine_flags.CEL,
+            cel=engine_flags.CEL_CONTRADICTIONS,
         ),
         Rule(
             field="env",

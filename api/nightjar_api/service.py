@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import yaml
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 
-from nightjar_api import durations, gamma_table, names
+from nightjar_api import durations, engine_flags, gamma_table, names
 from nightjar_api.cluster import (
     AutoscalingSpec,
     CacheSpec,
@@ -216,6 +216,11 @@ def _is_shared(part: "NightjarServiceSpec") -> bool:
     return part.replicas > 1 or part.autoscaling is not None
 
 
+def _unplanned_flags(part: "NightjarServiceSpec") -> list[str]:
+    is_planned = part.draft is not None and part.draft.is_planned
+    return engine_flags.unplanned(part.engine.args, part.engine.device) if is_planned else []
+
+
 class NightjarServiceSpec(Model):
     """What is served, and how."""
 
@@ -267,7 +272,23 @@ class NightjarServiceSpec(Model):
             holds=lambda part: durations.seconds(part.drain_timeout) <= 3600,
             cel=durations.cel_between("self.drainTimeout", "0s", "1h"),
         ),
-        # The plugin would refuse to start, and the pod crash (nightjar_engine_patch.refusals).
+        # With these three the plugin would refuse to start, and the pod crash (nightjar_engine_patch.refusals).
+        Rule(
+            field="engine.args",
+            requires="flags that a draft of method draft-model can be planned under are required",
+            advice="remove them; or leave out the draft, or take another method",
+            holds=lambda part: _unplanned_flags(part) == [],
+            found=_unplanned_flags,
+            cel=f"!has(self.draft) || self.draft.method != 'draft-model' || {engine_flags.CEL_UNPLANNED}",
+        ),
+        Rule(
+            field="engine.args",
+            requires="flags that go with elastic memory are required",
+            advice="remove them, or set memory.elastic to false",
+            holds=lambda part: not part.memory.elastic or engine_flags.inelastic(part.engine.args) == [],
+            found=lambda part: engine_flags.inelastic(part.engine.args),
+            cel=f"!self.memory.elastic || {engine_flags.CEL_INELASTIC}",
+        ),
         Rule(
             field="engine.tensorParallelSize",
             requires="1 beside a draft of method draft-model is required",

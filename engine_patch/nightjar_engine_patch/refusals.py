@@ -1,8 +1,10 @@
 """What the engine part cannot serve, said before anything is started."""
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
+from nightjar_api.engine_flags import REQUIREMENTS
 from nightjar_engine_patch.errors import RefusalError
 from nightjar_engine_patch.settings import EngineSettings
 
@@ -12,29 +14,29 @@ class Runner:
     """One of vLLM's model runners, and our classes for it."""
 
     name: str
+    device: str
+    """As a NightjarService names it."""
     stock_worker: str
     worker_cls: str
     scheduler_cls: str
-    async_scheduling: bool
-    """Whether the next step is prepared before this one's tokens are known; what the scheduler above is made for."""
     executor_cls: str | None = None
     """In place of vLLM's "mp"; an executor in the engine core's own process stays as it is."""
 
 
 CPU_V1 = Runner(
     name="cpu-v1",
+    device="cpu",
     stock_worker="vllm.v1.worker.cpu_worker.CPUWorker",
     worker_cls="nightjar_engine_patch.cpu.worker.NightjarCPUWorker",
     scheduler_cls="nightjar_engine_patch.scheduler.NightjarScheduler",
-    async_scheduling=False,
     executor_cls="nightjar_engine_patch.cpu.executor.NightjarExecutor",
 )
 GPU_V2 = Runner(
     name="gpu-v2",
+    device="cuda",
     stock_worker="vllm.v1.worker.gpu_worker.Worker",
     worker_cls="nightjar_engine_patch.gpu.worker.NightjarGPUWorker",
     scheduler_cls="nightjar_engine_patch.async_scheduler.NightjarAsyncScheduler",
-    async_scheduling=True,
 )
 
 
@@ -42,9 +44,9 @@ def check_configuration(config: Any, settings: EngineSettings) -> Runner:
     """The runner that serves `config` (vllm.config.VllmConfig); RefusalError says why none does."""
     _check_draft(config.speculative_config, settings)
     runner = runner_of(config)
-    _check_engine(config, runner)
-    if settings.elastic:
-        _check_elastic(config)
+    _check_requirements(config, runner, elastic=settings.elastic)
+    if runner is GPU_V2:
+        _check_graphs(config)
     return runner
 
 
@@ -86,21 +88,20 @@ def _check_draft(speculative: Any, settings: EngineSettings) -> None:
         )
 
 
-def _check_engine(config: Any, runner: Runner) -> None:
-    requirements = (
-        ("scheduler_config.scheduler_cls", config.scheduler_config.scheduler_cls, None),
-        ("scheduler_config.async_scheduling", config.scheduler_config.async_scheduling, runner.async_scheduling),
-        ("parallel_config.pipeline_parallel_size", config.parallel_config.pipeline_parallel_size, 1),
-        ("parallel_config.tensor_parallel_size", config.parallel_config.tensor_parallel_size, 1),
-        ("parallel_config.data_parallel_size", config.parallel_config.data_parallel_size, 1),
-        ("kv_transfer_config", config.kv_transfer_config, None),
-        ("lora_config", config.lora_config, None),
-    )
-    for name, found, required in requirements:
-        if found != required:
-            raise RefusalError(f"{name}: Nightjar requires {required!r}, found {found!r}")
-    if runner is GPU_V2:
-        _check_graphs(config)
+def _check_requirements(config: Any, runner: Runner, *, elastic: bool) -> None:
+    """What a service's document is asked for, too. Layers, device and host are looked at with the KV cache."""
+    for required in REQUIREMENTS:
+        if required.device not in (None, runner.device) or (required.elastic is not None and not elastic):
+            continue
+        found = attrgetter(required.setting)(config)
+        if found == required.value:
+            continue
+        if required.elastic is None:
+            raise RefusalError(f"{required.setting}: Nightjar requires {required.value!r}, found {found!r}")
+        raise RefusalError(
+            f"{required.setting}: elastic memory requires {required.value!r}, found {found!r}: {required.elastic}; "
+            f"drop {required.flags[0]}, or set additional_config.nightjar.elastic to false"
+        )
 
 
 def _check_graphs(config: Any) -> None:
@@ -116,15 +117,4 @@ def _check_graphs(config: Any) -> None:
         raise RefusalError(
             f"scheduler_config.max_num_batched_tokens: at least twice max_num_seqs ({2 * found}) is required, since "
             f"a draft reads two tokens of each request, found {batched}; raise --max-num-batched-tokens"
-        )
-
-
-def _check_elastic(config: Any) -> None:
-    """What else would move or drop the memory that an elastic pool keeps the books of; layers, device and host are
-    looked at when the KV cache is allocated.
-    """
-    if config.model_config.enable_sleep_mode:
-        raise RefusalError(
-            "model_config.enable_sleep_mode: elastic memory requires False, found True; drop --enable-sleep-mode, or "
-            "set additional_config.nightjar.elastic to false"
         )

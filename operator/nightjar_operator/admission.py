@@ -94,9 +94,7 @@ def _copy_of_draft(service: NightjarService) -> list[str]:
     parameters = _parameters(source) if source is not None else None
     if not spec.memory.elastic or spec.engine.device == "cpu" or parameters is None:
         return []
-    weights = int(parameters * _BYTES.get(spec.target.dtype, 2))
-    # As torch takes pinned memory (nightjar_engine_patch.gpu.draft_weights).
-    needed = 1 << (weights - 1).bit_length()
+    needed = int(parameters * _BYTES.get(spec.target.dtype, 2))
     given = {"limits": spec.engine.resources.limits, "requests": spec.engine.resources.requests}
     return [
         f"spec.engine.resources.{kind}.memory: by its name the draft takes {needed / _GIB:.3g} GiB of the host's memory"

@@ -106,9 +106,9 @@ def test_an_unknown_gpu_is_no_reason_to_warn():
 @pytest.mark.parametrize(
     ("parts", "short"),
     [
-        # 1e9 bytes of weights, in pinned memory 1 GiB.
-        ({"limits": {"memory": "1Gi"}}, []),
-        ({"limits": {"memory": "1000M"}}, ["limits"]),
+        # 1e9 bytes of weights.
+        ({"limits": {"memory": "1000M"}}, []),
+        ({"limits": {"memory": "999M"}}, ["limits"]),
         ({"requests": {"memory": "512Mi"}, "limits": {"memory": "8Gi"}}, ["requests"]),
         ({"requests": {"memory": 5}, "limits": {"memory": 6}}, ["limits", "requests"]),
         ({"requests": {"cpu": 1}}, []),
@@ -122,7 +122,7 @@ def test_an_engine_without_room_for_the_copy_of_the_drafts_weights_is_warned_of(
     assert [line.split(":")[0] for line in verdict.warnings] == [
         f"spec.engine.resources.{kind}.memory" for kind in short
     ]
-    assert all("takes 1 GiB of the host's memory" in line for line in verdict.warnings)
+    assert all("takes 0.931 GiB of the host's memory" in line for line in verdict.warnings)
     for other in ({"memory": {}}, {"engine": {"device": "cpu", "resources": parts}}):
         assert review(with_spec(**(elastic | other)), None, None).warnings == ()
 

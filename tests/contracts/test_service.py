@@ -135,6 +135,16 @@ def test_a_bad_field_is_refused_with_its_path(load, tmp_path, path, value):
         ("spec.planner.buckets", [1, 4, 4], "spec.planner.buckets: a list of growing upper bounds"),
         ("spec.planner.buckets", [0, 1], "spec.planner.buckets.0: "),
         ("spec.engine.args", ["--max_model_len=5"], "--max_model_len=5, which spec.target.maxModelLen decides"),
+        (
+            "spec.engine.args",
+            ["--seed", "1", "--enable-lora", "--pipeline-parallel-size=2", "--no-async-scheduling"],
+            "are required, found ['--enable-lora', '--pipeline-parallel-size=2', '--no-async-scheduling']; remove",
+        ),
+        (
+            "spec",
+            WITH_DRAFT["spec"] | {"engine": {"args": ["--enable-sleep-mode"]}, "memory": {"elastic": True}},
+            "engine.args: flags that go with elastic memory are required, found ['--enable-sleep-mode']; remove them,",
+        ),
         ("spec.planner.policy", False, '"off" in quotes is required'),
         ("spec.planner.policy", "static-table", "a table for the policy static-table is required"),
         ("spec.planner", {"policy": "static-table", "table": [[1, 8, 4]]}, "planner.table: lengths of at most draft"),

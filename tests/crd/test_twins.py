@@ -42,6 +42,8 @@ def pod_term(selector):
 # (edits, the field that is blamed, below spec)
 # Of a Secret: the API server takes them in no object.
 KEYS_OF_NONE = ["", ".", "..", "..data", "a/b"]
+UNPLANNED = ["--pipeline_parallel_size=2", "-pp 2", "-dp 2", "--kv-transfer-config.kv_role both", "--enable-lora"]
+INELASTIC = ["--enable-sleep-mode", "--enable-cumem-allocator"]
 WRONG = [
     ({"target.source": {}}, "target.source"),
     ({"target.source": {"path": "/t", "hub": {"id": "m"}}}, "target.source"),
@@ -85,6 +87,9 @@ WRONG = [
     ({"engine.args": ["--seed", "1", "--max_model_len=5"]}, "engine.args"),
     ({"engine.args": ["-tp"]}, "engine.args"),
     ({"engine.args": ["--spec"]}, "engine.args"),
+    *(({"engine.args": [*flag.split()]}, "engine.args") for flag in UNPLANNED),
+    ({"engine.args": ["--seed", "1", "--no-async-scheduling"]}, "engine.args"),
+    *(({"engine.args": [flag], "memory.elastic": True}, "engine.args") for flag in INELASTIC),
     ({"engine.env": {"A=B": "1"}}, "engine.env"),
     ({"engine.env": {"A": 1}}, "engine.env.A"),
     ({"engine.resources.limits": {"nvidia.com/gpu": 2}}, "engine.resources.limits"),
@@ -144,6 +149,11 @@ RIGHT = [
     {"planner.planTtl": "1h"},
     {"engine.device": "cpu", "memory": {"elastic": True, "tauLow": 2000, "dwell": "60m"}},
     {"engine.args": ["--enforce-eager", "-", "--", "--seed", "-1", "", "--no-enable-prefix-caching"]},
+    {"engine.args": INELASTIC},
+    {"engine.args": ["--async-scheduling", "--no-enable-lora", "--data-parallel-size-local", "1"]},
+    {"engine.args": ["--no-async-scheduling"], "engine.device": "cpu"},
+    {"engine.args": ["--no-async-scheduling", *UNPLANNED], "draft.method": "eagle3"},
+    {"engine.args": ["--no-async-scheduling", *UNPLANNED, *INELASTIC], "draft": None},
     {"engine.resources": {"requests": {"memory": "2G", "cpu": 4}, "limits": {"memory": "2Gi", "nvidia.com/gpu": "1"}}},
     {"cache": {"size": "1Gi", "accessMode": "ReadWriteMany"}, "replicas": 2},
     {"scheduling.tolerations": [{"operator": "Exists"}, {"key": "a", "value": "b", "effect": "NoExecute"}]},

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import nightjar_engine_patch
+from nightjar_api import engine_flags
 from nightjar_engine_patch import activation
 
 STOCK_WORKER = "vllm.v1.worker.cpu_worker.CPUWorker"
@@ -49,16 +50,20 @@ REFUSED = {
     ),
     "an unknown setting": ({"nightjar": {"sockets": "x"}}, ["additional_config.nightjar: unknown keys ['sockets']"]),
     "the user's scheduler": (
-        {"scheduler_cls": "vllm.v1.core.sched.scheduler.Scheduler"},
+        {"flags": ["--scheduler-cls", "vllm.v1.core.sched.scheduler.Scheduler"]},
         ["scheduler_config.scheduler_cls: Nightjar requires None, found 'vllm.v1.core.sched.scheduler.Scheduler'"],
     ),
     "the user's worker": (
-        {"worker_cls": "their.Worker"},
+        {"flags": ["--worker-cls", "their.Worker"]},
         [f"parallel_config.worker_cls: Nightjar requires {STOCK_WORKER!r}", "found 'their.Worker'"],
     ),
-    "LoRA": ({"enable_lora": True}, ["lora_config: Nightjar requires None, found LoRAConfig"]),
+    "LoRA": ({"flags": ["--enable-lora"]}, ["lora_config: Nightjar requires None, found LoRAConfig"]),
     "data parallelism": (
-        {"data_parallel_size": 2},
+        {"flags": ["--data-parallel-size", "2"]},
+        ["parallel_config.data_parallel_size: Nightjar requires 1, found 2"],
+    ),
+    "data parallelism, in short": (
+        {"flags": ["-dp", "2"]},
         ["parallel_config.data_parallel_size: Nightjar requires 1, found 2"],
     ),
     "tensor parallelism": (
@@ -66,11 +71,19 @@ REFUSED = {
         ["parallel_config.tensor_parallel_size: Nightjar requires 1, found 2"],
     ),
     "pipeline parallelism": (
-        {"pipeline_parallel_size": 2},
+        {"flags": ["--pipeline-parallel-size", "2"]},
+        ["parallel_config.pipeline_parallel_size: Nightjar requires 1, found 2"],
+    ),
+    "pipeline parallelism, in short": (
+        {"flags": ["-pp", "2"]},
         ["parallel_config.pipeline_parallel_size: Nightjar requires 1, found 2"],
     ),
     "KV transfer": (
-        {"kv_transfer_config": {"kv_connector": "ExampleConnector", "kv_role": "kv_both"}},
+        {"flags": ["--kv-transfer-config", '{"kv_connector": "ExampleConnector", "kv_role": "kv_both"}']},
+        ["kv_transfer_config: Nightjar requires None, found KVTransferConfig"],
+    ),
+    "KV offloading": (
+        {"flags": ["--kv-offloading-size", "1"]},
         ["kv_transfer_config: Nightjar requires None, found KVTransferConfig"],
     ),
     "sleep mode beside elastic memory": (
@@ -92,6 +105,8 @@ IN_ONE_PROCESS = """
 import json, os, sys
 import vllm
 from vllm.engine.arg_utils import EngineArgs
+from vllm.entrypoints.launchers.cli_args import make_arg_parser
+from vllm.utils.argparse_utils import FlexibleArgumentParser
 from nightjar_engine_patch import activation, fingerprints, register
 
 stock = EngineArgs.create_engine_config
@@ -113,8 +128,16 @@ def arguments(case):
         "max_model_len": 256,
         "speculative_config": speculative | case.pop("speculative", {}),
         "additional_config": {"nightjar": settings},
-    } | case
+    }
+    # As the command line says it, over everything else.
+    flags = case.pop("flags", [])
+    said = vars(EngineArgs.from_cli_args(parser.parse_args(flags)))
+    given |= case | {name: value for name, value in said.items() if value != stock_arguments[name]}
     return {name: value for name, value in given.items() if value is not None}
+
+parser = make_arg_parser(FlexibleArgumentParser())
+stock_arguments = vars(EngineArgs.from_cli_args(parser.parse_args([])))
+found["flags"] = sorted(flag for action in parser._actions for flag in action.option_strings)
 
 def attempt(case):
     vllm.__version__ = case.pop("version", version)
@@ -212,6 +235,21 @@ def test_what_cannot_be_served_is_refused_by_its_setting_and_nothing_is_half_set
     assert refusal.startswith("RefusalError: ")
     assert [part for part in REFUSED[name][1] if part not in refusal] == []
     assert found[name]["untouched"]
+
+
+def test_every_flag_that_a_document_is_refused_for_is_refused_by_the_plugin():
+    given = {case["flags"][0] for case, _ in REFUSED.values() if "flags" in case}
+    # vLLM has neither on CPUs: the others are looked at in test_refusals.py.
+    assert given == set(engine_flags._PLANNED)
+
+
+def test_a_documents_refusals_name_flags_of_vllms_and_mistake_none_for_them(found):
+    listed = {*engine_flags.OWNED, *engine_flags._PLANNED, *engine_flags._PLANNED_ON_GPUS, *engine_flags._ELASTIC}
+    assert listed - set(found["flags"]) == set()
+    blamed = [flag for flag in found["flags"] if engine_flags.contradictions([flag])]
+    blamed += [flag for flag in found["flags"] if engine_flags.unplanned([flag], "cuda")]
+    blamed += [flag for flag in found["flags"] if engine_flags.inelastic([flag])]
+    assert sorted(blamed) == sorted(listed)
 
 
 def test_registering_twice_replaces_once(found):

@@ -1,5 +1,9 @@
 """How a GPU's memory changes hands, on the pool of ordinary memory, with a helper that waits for its cue."""
 
+import ctypes
+import mmap
+from enum import Enum
+
 import pytest
 import torch
 from hypothesis import given
@@ -8,10 +12,12 @@ from hypothesis import strategies as st
 from nightjar_engine_patch.elastic.cache import ElasticCache, Pages
 from nightjar_engine_patch.elastic.directive import ExpandDirective, Obeyed, SqueezeDirective
 from nightjar_engine_patch.errors import RefusalError
-from nightjar_engine_patch.gpu.draft_weights import DraftWeights, pinned_bytes
+from nightjar_engine_patch.gpu.draft_weights import DraftWeights
 from nightjar_engine_patch.gpu.elastic_memory import ElasticMemory, lookup_after
 from nightjar_engine_patch.gpu.host_memory import free_host_bytes
+from nightjar_engine_patch.gpu.pinned_memory import PinnedMemory
 from nightjar_kernels.moves import block_moves
+from nightjar_kernels.physical_pool import MemoryCallError
 from nightjar_kernels.physical_pool.cpu import CpuMemory
 
 PAGES = Pages(target={"target": 1 << 16}, draft={"draft": 1 << 14})
@@ -41,12 +47,40 @@ class HelperDouble:
         self.closed = True
 
 
+class Code(Enum):
+    CUDA_SUCCESS = 0
+    CUDA_ERROR_OUT_OF_MEMORY = 2
+    CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED = 713
+
+
+class DriverDouble:
+    """As much of cuda.bindings.driver as pins memory. What is pinned it writes to: its pages are still there."""
+
+    CUresult = Code
+    CU_MEMHOSTREGISTER_DEVICEMAP = 2
+
+    def __init__(self, code=Code.CUDA_SUCCESS):
+        self.code = code
+        self.pinned = {}
+
+    def cuMemHostRegister(self, address, size, flags):  # noqa: N802 - the driver's name
+        if self.code == Code.CUDA_SUCCESS:
+            ctypes.memset(address, flags, size)
+            self.pinned[address] = size
+        return (self.code,)
+
+    def cuMemHostUnregister(self, address):  # noqa: N802 - the driver's name
+        if self.code == Code.CUDA_SUCCESS:
+            ctypes.memset(address, 0, self.pinned.pop(address))
+        return (self.code,)
+
+
 class Engine:
     """Elastic memory, and what of vLLM's it works on."""
 
-    def __init__(self, weights, pages=PAGES):
+    def __init__(self, weights, pages=PAGES, driver=None):
         self.weights = DraftWeights(weights)
-        self.weights.leave(free_host_bytes=1 << 30, pinned=False)
+        self.weights.leave(free_host_bytes=1 << 30, driver=driver)
         self.cache = ElasticCache(CpuMemory(), pages, BLOCKS, weights=self.weights.nbytes, least_granule=GRANULE)
         self.weights.settle(self.cache.room_for_weights())
         self.tables = [torch.zeros(4, 6, dtype=torch.int32) for _ in range(2)]
@@ -212,16 +246,55 @@ def test_a_lookup_names_what_moved_what_stayed_and_what_is_gone():
 
 def test_a_host_without_room_for_the_weights_is_refused(drafts_own):
     weights = DraftWeights(drafts_own)
+    # What they take, each from a multiple of 512 on.
+    assert weights.nbytes == 4096 + 512 + 512
+    with pytest.raises(RefusalError, match=r"elastic: 5120 bytes of host memory are required .* 5119 are free"):
+        weights.leave(free_host_bytes=5119, driver=None)
+    assert torch.equal(drafts_own[0], torch.arange(1, 1001).float()), "and nothing has left"
+    weights.leave(free_host_bytes=5120, driver=None)
+
+
+def test_the_copy_on_the_host_is_pinned_in_its_size_until_the_memory_is_closed(drafts_own):
+    driver = DriverDouble()
+    engine = Engine(drafts_own, driver=driver)
+    ((address, size),) = driver.pinned.items()
+    assert size == engine.weights.nbytes
+    assert address % mmap.PAGESIZE == 0
+    expected = [weight.clone() for weight in drafts_own]
+    engine.obey(ExpandDirective())
+    engine.obey(SqueezeDirective(()))
+    assert all(torch.equal(one, other) for one, other in zip(drafts_own, expected, strict=True))
+    assert driver.pinned == {address: size}
+    engine.memory.close()
+    assert not driver.pinned
+
+
+def test_a_copy_that_nobody_closes_is_unpinned_with_its_owner(drafts_own):
+    driver = DriverDouble()
+    weights = DraftWeights(drafts_own)
+    weights.leave(free_host_bytes=1 << 30, driver=driver)
+    assert driver.pinned
+    del weights
+    assert not driver.pinned
+
+
+def test_a_driver_that_pins_nothing_is_a_reason_not_to_start(drafts_own):
+    driver = DriverDouble(code=Code.CUDA_ERROR_OUT_OF_MEMORY)
     with pytest.raises(
-        RefusalError, match=r"nightjar\.elastic: 8192 bytes of host memory are required .* 100 are free"
+        RefusalError,
+        match=r"elastic: 5120 bytes .* required .* found: cuMemHostRegister\(\d+, 5120, 2\) failed with "
+        r"CUDA_ERROR_OUT_OF_MEMORY; raise the memory limit of the engine, .* or set it to false$",
     ):
-        weights.leave(free_host_bytes=100, pinned=True)
+        DraftWeights(drafts_own).leave(free_host_bytes=1 << 30, driver=driver)
     assert torch.equal(drafts_own[0], torch.arange(1, 1001).float()), "and nothing has left"
 
 
-@pytest.mark.parametrize(("size", "taken"), [(1, 1), (4096, 4096), (4097, 8192), (1_000_000_000, 1 << 30)])
-def test_pinned_memory_comes_in_powers_of_two(size, taken):
-    assert pinned_bytes(size) == taken
+def test_a_driver_that_unpins_nothing_says_so():
+    driver = DriverDouble()
+    memory = PinnedMemory(4096, driver)
+    driver.code = Code.CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED
+    with pytest.raises(MemoryCallError, match=r"cuMemHostUnregister\(\d+\) failed with CUDA_ERROR_HOST_MEMORY_NOT_REG"):
+        memory.close()
 
 
 def test_a_weight_with_gaps_is_refused():

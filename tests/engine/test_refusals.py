@@ -22,7 +22,7 @@ DOCUMENT = {
 
 def configuration(tensor_parallel_size=1, runner=CPU_V1, **scheduler):
     """As much of vLLM's as is looked at."""
-    seen = {"scheduler_cls": None, "async_scheduling": runner.async_scheduling}
+    seen = {"scheduler_cls": None, "async_scheduling": runner is GPU_V2}
     sizes = {"max_num_seqs": 256, "max_num_batched_tokens": 8192}
     return SimpleNamespace(
         speculative_config=SimpleNamespace(
@@ -40,7 +40,7 @@ def configuration(tensor_parallel_size=1, runner=CPU_V1, **scheduler):
             data_parallel_size=1,
             worker_cls=runner.stock_worker,
         ),
-        model_config=SimpleNamespace(enable_sleep_mode=False),
+        model_config=SimpleNamespace(enable_sleep_mode=False, enable_cumem_allocator=False),
         kv_transfer_config=None,
         lora_config=None,
         use_v2_model_runner=runner is GPU_V2,
@@ -101,7 +101,18 @@ def test_elastic_memory_is_taken_by_both(device):
             r"^kv_transfer_config: Nightjar requires None, found 'a connector'",
         ),
         ("parallel_config", "pipeline_parallel_size", 2, r"pipeline_parallel_size: Nightjar requires 1, found 2"),
-        ("model_config", "enable_sleep_mode", True, r"enable_sleep_mode: elastic memory requires False, found True"),
+        (
+            "model_config",
+            "enable_sleep_mode",
+            True,
+            r"enable_sleep_mode: elastic .* False, .*; drop --enable-sleep-mode,",
+        ),
+        (
+            "model_config",
+            "enable_cumem_allocator",
+            True,
+            r"enable_cumem_allocator: elastic .* found True: its pools keep .*; drop --enable-cumem-allocator, or set",
+        ),
     ],
 )
 def test_elastic_memory_is_refused_beside_what_else_moves_or_splits_it(runner, part, field, found, message):
@@ -110,6 +121,12 @@ def test_elastic_memory_is_refused_beside_what_else_moves_or_splits_it(runner, p
     setattr(getattr(config, part) if part else config, field, found)
     with pytest.raises(RefusalError, match=message):
         check_configuration(config, settings)
+
+
+def test_what_vllm_does_to_its_memory_is_its_own_affair_without_elastic_memory():
+    config = configuration(runner=GPU_V2)
+    config.model_config = SimpleNamespace(enable_sleep_mode=True, enable_cumem_allocator=True)
+    assert check_configuration(config, parse({"nightjar": {"socket": "e.sock"}})) is GPU_V2
 
 
 def test_a_model_runner_that_nobody_wrote_for_is_refused_by_name():

@@ -5,12 +5,15 @@ Weights never change, so leaving needs no copying: one made at the start is enou
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from nightjar_engine_patch.elastic.layers import SETTING
 from nightjar_engine_patch.errors import RefusalError
+from nightjar_engine_patch.gpu.pinned_memory import PinnedMemory
 from nightjar_kernels.host_fetch import fetch
+from nightjar_kernels.physical_pool import MemoryCallError
 
 # As torch's allocator does; compiled code may count on it.
 _ALIGNMENT = 512
@@ -26,7 +29,7 @@ class _Place:
 
 
 class DraftWeights:
-    """In this order: `leave`, `settle`, then `restore` as often as what was under them had been taken away."""
+    """In this order: `leave`, `settle`, then `restore` as often as what was under them had been taken away; `close`."""
 
     def __init__(self, weights: Iterable[torch.nn.Parameter]) -> None:
         """RefusalError for a weight that is more than a dense run of memory."""
@@ -37,23 +40,23 @@ class DraftWeights:
             self._places.append(_Place(weight, weight.size(), weight.stride(), end, weight.nbytes))
             end = _aligned(end + weight.nbytes)
         self.nbytes = end
-        self._copy: torch.Tensor | None = None
+        self._copy: PinnedMemory | None = None
         self._room: torch.Tensor | None = None
 
-    def leave(self, *, free_host_bytes: int, pinned: bool) -> None:
+    def leave(self, *, free_host_bytes: int, driver: Any | None) -> None:
         """Copy the weights to the host, and give their memory on the device back.
 
         free_host_bytes: what the host has for the copy; RefusalError when that is too little
+        driver: see `PinnedMemory`
         """
-        required = pinned_bytes(self.nbytes) if pinned else self.nbytes
-        if required > free_host_bytes:
-            raise _host_is_too_small(required, f"{free_host_bytes} are free")
+        if self.nbytes > free_host_bytes:
+            raise _host_is_too_small(self.nbytes, f"{free_host_bytes} are free")
         try:
-            copy = torch.empty(self.nbytes, dtype=torch.uint8, pin_memory=pinned)
-        except RuntimeError as error:
-            raise _host_is_too_small(required, str(error).splitlines()[0]) from error
+            copy = PinnedMemory(self.nbytes, driver)
+        except (OSError, MemoryCallError) as error:
+            raise _host_is_too_small(self.nbytes, str(error)) from error
         for place in self._places:
-            _view(copy, place).copy_(place.weight.data)
+            _view(copy.bytes, place).copy_(place.weight.data)
             place.weight.data = torch.empty(0, dtype=place.weight.dtype, device=place.weight.device)
         self._copy = copy
         # Also of other drafts that were: what is to be mapped next must be free.
@@ -70,12 +73,13 @@ class DraftWeights:
         """Fill the room again, on the current stream, and without waiting for it from pinned memory."""
         if self._room is None or self._copy is None:
             raise RuntimeError("weights that have left and settled are required")
-        fetch(self._copy, self._room)
+        fetch(self._copy.bytes, self._room)
 
-
-def pinned_bytes(size: int) -> int:
-    """What torch takes to pin `size` bytes: a power of two."""
-    return 1 << (size - 1).bit_length()
+    def close(self) -> None:
+        """Unpin the copy, once nothing fills the room any more."""
+        if self._copy is not None:
+            self._copy.close()
+            self._copy = None
 
 
 def _view(memory: torch.Tensor, place: _Place) -> torch.Tensor:

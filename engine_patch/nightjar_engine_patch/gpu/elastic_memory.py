@@ -78,6 +78,7 @@ class ElasticMemory:
     def close(self) -> None:
         """Give all memory back; nothing may use it any more."""
         self._helper.close()
+        self._weights.close()
         self.pool.close()
 
     def _rearrange(self, pairs: Sequence[Move]) -> None:

@@ -1,5 +1,6 @@
 """How an engine's memory becomes elastic, when its KV cache is allocated."""
 
+import importlib
 from functools import partial
 from time import sleep
 from typing import Any
@@ -42,7 +43,7 @@ class ElasticStart:
         made = make_layout(config, self._draft_layers, layout, kernel_block_sizes)
         memory = _memory_of(device)
         # Their memory is part of what the pool is made of.
-        self._weights.leave(free_host_bytes=free_host_bytes(), pinned=device.type == "cuda")
+        self._weights.leave(free_host_bytes=free_host_bytes(), driver=_driver_of(device))
         try:
             cache = ElasticCache(
                 memory,
@@ -79,3 +80,8 @@ def _memory_of(device: torch.device) -> Memory:
         ) from error
     except MemoryCallError as error:
         raise RefusalError(f"{SETTING}: {error}; set it to false") from error
+
+
+def _driver_of(device: torch.device) -> Any | None:
+    """Once `_memory_of` has found that the package is there."""
+    return importlib.import_module("cuda.bindings.driver") if device.type == "cuda" else None

@@ -1,0 +1,46 @@
+"""Memory of the host that a GPU reads by itself, of exactly the size that is asked for.
+
+torch's allocator of pinned memory takes the next power of two.
+"""
+
+import mmap
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from nightjar_kernels.physical_pool import MemoryCallError
+
+
+class PinnedMemory:
+    """Pages that stay where they are until `close`, or until the object is gone."""
+
+    def __init__(self, size: int, driver: Any | None) -> None:
+        """Zeros; `size` in bytes.
+
+        driver: the module cuda.bindings.driver, with a context of a device current; None where there is no device, and
+            nothing is pinned
+
+        OSError without as much memory, MemoryCallError when the driver refuses.
+        """
+        pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self.bytes = torch.frombuffer(pages, dtype=torch.uint8)
+        self._unpin: Callable[[], object] | None = None
+        if driver is not None:
+            address = self.bytes.data_ptr()
+            # A kernel reads it too, at the address that Triton asks the driver for.
+            _call(driver, "cuMemHostRegister", address, size, driver.CU_MEMHOSTREGISTER_DEVICEMAP)
+            self._unpin = weakref.finalize(self, _call, driver, "cuMemHostUnregister", address)
+
+    def close(self) -> None:
+        """Let the pages go where they like; no device may read them any more."""
+        if self._unpin is not None:
+            self._unpin()
+
+
+def _call(driver: Any, name: str, *arguments: int) -> None:
+    (code,) = getattr(driver, name)(*arguments)
+    if code != driver.CUresult.CUDA_SUCCESS:
+        given = ", ".join(str(argument) for argument in arguments)
+        raise MemoryCallError(f"{name}({given}) failed with {code.name}")
