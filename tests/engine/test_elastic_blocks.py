@@ -263,6 +263,21 @@ def test_more_memory_than_before_can_be_used_at_once():
     engine.check()
 
 
+@pytest.mark.parametrize("later", [MANY - 2, MANY, MANY + 2])
+def test_the_pool_grows_again_by_the_blocks_that_it_lost(crowded, later):
+    """Made anew they would hold up the step in which they come: a large pool has thousands."""
+    for request in list(crowded.running.values())[:4]:
+        crowded.finish(request)
+    before = {id(block) for block in crowded.pool.blocks}
+    crowded.squeeze()
+    crowded.blocks.grow(later)
+    crowded.check()
+    assert len({id(block) for block in crowded.pool.blocks} - before) == max(0, later - MANY)
+    new = crowded.add([99] * (2 * BLOCK))
+    assert crowded.admit(new)
+    crowded.check()
+
+
 @pytest.mark.parametrize("breakage", ["reference", "hash", "order", "count", "record"])
 def test_the_integrity_check_finds_what_is_wrong(crowded, breakage):
     pool = crowded.pool

@@ -19,6 +19,8 @@ class ElasticBlocks:
     def __init__(self, manager: Any) -> None:
         self._manager = manager
         self._pool = manager.block_pool
+        # What the last shrinkage left, by id: thousands of objects would take a step some milliseconds to make again.
+        self._spare: list[Any] = []
 
     @property
     def total(self) -> int:
@@ -28,7 +30,12 @@ class ElasticBlocks:
     def grow(self, total: int) -> None:
         """Append free blocks up to `total`."""
         pool = self._pool
-        fresh = [KVCacheBlock(block_id, pool=pool) for block_id in range(self.total, total)]
+        spare, self._spare = self._spare[: total - self.total], []
+        for block in spare:
+            # Given up as if it were handed out.
+            block.ref_cnt = 0
+        made = [KVCacheBlock(block_id, pool=pool) for block_id in range(self.total + len(spare), total)]
+        fresh = spare + made
         pool.blocks.extend(fresh)
         pool.num_gpu_blocks = total
         # In front: they are taken before anything is evicted from the prefix cache.
@@ -53,6 +60,7 @@ class ElasticBlocks:
         moves = [(high.block_id, low.block_id) for high, low in zip(staying, partners, strict=True)]
         for high, low in zip(staying, partners, strict=True):
             _exchange(pool, high, low)
+        self._spare = pool.blocks[total:]
         del pool.blocks[total:]
         pool.num_gpu_blocks = total
         _mend_new_ids(self._manager, dict(moves))
