@@ -197,6 +197,13 @@ async def test_steps_are_learnt_from_and_shown(paths, serving, engine_double):
         assert probed
 
 
+@pytest.mark.parametrize(("most", "shown"), [(9, [1, 8, 64]), (8, [1, 8]), (256, [1, 8, 64]), (0, [1, 8, 64])])
+async def test_batches_that_the_engine_has_no_room_for_are_not_shown(paths, serving, engine_double, most, shown):
+    async with serving(engine_double(max_batch=most), paths[1]), sidecar(paths, buckets=[1, 8, 64]) as running:
+        status = await running.until(ready)
+        assert [bucket["maxBatch"] for bucket in status["buckets"]] == shown
+
+
 async def test_lost_reports_are_counted_and_break_nothing(paths, serving, engine_double):
     async with serving(engine_double(), paths[1]) as engine, sidecar(paths) as running:
         await running.until(ready)
