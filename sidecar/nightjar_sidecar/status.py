@@ -136,6 +136,7 @@ def _memory(controller: Controller) -> Json:
             "change": done.change,
             "seconds": done.seconds,
             "movedBlocks": done.moved_blocks,
+            "movedBytes": done.moved_bytes,
             "ageSeconds": round(controller.clock() - done.at, 3),
         },
     }
