@@ -187,7 +187,9 @@ def test_a_reader_that_never_reads_slows_nothing(crowded, crowd):
         stream.result(10)
 
 
-def test_the_engine_says_what_it_is(crowded):
+def test_the_engine_says_what_it_is(crowded, prompt):
+    # What its workers know it tells from the first step on.
+    crowded.token_ids(prompt, 2)
     info = crowded.info
     assert (info.vllm_version.partition("+")[0], info.runner) == ("0.32.0", "cpu-v1")
     assert (info.gamma_max, info.max_batch, info.block_tokens, info.tensor_parallel_size) == (5, 8, 32, 1)
