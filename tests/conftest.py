@@ -94,3 +94,10 @@ def control_plane() -> Iterator[ControlPlane]:
             yield plane
     except NoControlPlaneError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture
+def controllers(control_plane: ControlPlane) -> None:
+    """Asked for by tests of what controllers do, such as a namespace's service account."""
+    if not control_plane.has_controllers:
+        pytest.skip("a control plane with controllers is required: set KUBECONFIG to a throw-away cluster")

@@ -309,7 +309,7 @@ def own_address():
         return probe.getsockname()[0]
 
 
-async def test_pods_of_a_namespace_are_asked_through_the_kubernetes_api(control_plane, run):
+async def test_pods_of_a_namespace_are_asked_through_the_kubernetes_api(control_plane, controllers, run):
     port = free_port()
     kubeconfig = ["--kubeconfig", str(control_plane.kubeconfig)]
     async with serving(FakeSidecars(), port), a_pod(control_plane, own_address(), port) as (namespace, name):
@@ -324,7 +324,7 @@ async def test_pods_of_a_namespace_are_asked_through_the_kubernetes_api(control_
         assert (none.exit_code, "found none in no-such-namespace" in none.output) == (1, True)
 
 
-async def test_a_pod_that_does_not_answer_is_a_row_with_the_reason(control_plane, run):
+async def test_a_pod_that_does_not_answer_is_a_row_with_the_reason(control_plane, controllers, run):
     async with a_pod(control_plane, own_address(), free_port()) as (namespace, name):
         found = await asyncio.to_thread(run, "-n", namespace, "--kubeconfig", str(control_plane.kubeconfig))
     assert found.exit_code == 0
