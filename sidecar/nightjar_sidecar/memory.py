@@ -39,6 +39,7 @@ class Done:
     at: float
     seconds: float
     moved_blocks: int
+    moved_bytes: int
 
 
 class MemoryPolicy:
@@ -114,7 +115,7 @@ class MemoryPolicy:
         # What was reported before says nothing about the room there is now; an idle engine is looked at when it is
         # not any more.
         self._latest = None
-        self.done = Done(change, now, progress.elapsed_ns * 1e-9, progress.moved_blocks)
+        self.done = Done(change, now, progress.elapsed_ns * 1e-9, progress.moved_blocks, progress.moved_bytes)
 
     def refused(self, reason: str, now: float) -> None:
         self.wanted = None

@@ -27,7 +27,7 @@ def status(controller: Controller) -> Json:
             "planner": controller.settings.planner.model_dump(by_alias=True),
         },
         "plan": _plan(controller),
-        "buckets": _buckets(controller.planner, controller.switch_cost, controller.arms),
+        "buckets": _buckets(controller),
         "regret": _regret(controller.regret),
         "speculation": _speculation(controller),
         "switchCost": _switch_cost(controller),
@@ -57,10 +57,17 @@ def _regret(regret: Regret) -> Json:
     return {"share": _short(regret.share), "rounds": regret.rounds}
 
 
-def _buckets(planner: Planner | None, cost: SwitchCost, arms: Arms) -> list[Json]:
+def _buckets(controller: Controller) -> list[Json]:
+    """Those that the engine can fill."""
+    planner, info = controller.planner, controller.info
     if planner is None:
         return []
-    return [_bucket(planner, bucket, decision, cost, arms) for bucket, decision in planner.planned.items()]
+    most = info.max_batch if info is not None and info.max_batch else planner.space.bounds[-1]
+    return [
+        _bucket(planner, bucket, decision, controller.switch_cost, controller.arms)
+        for bucket, decision in planner.planned.items()
+        if bucket.low <= most
+    ]
 
 
 def _bucket(planner: Planner, bucket: Bucket, decision: Decision, cost: SwitchCost, arms: Arms) -> Json:
@@ -129,6 +136,7 @@ def _memory(controller: Controller) -> Json:
             "change": done.change,
             "seconds": done.seconds,
             "movedBlocks": done.moved_blocks,
+            "movedBytes": done.moved_bytes,
             "ageSeconds": round(controller.clock() - done.at, 3),
         },
     }

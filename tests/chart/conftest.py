@@ -156,12 +156,6 @@ def namespace(kubectl, get, control_plane):
 
 
 @pytest.fixture
-def controllers(control_plane):
-    if not control_plane.has_controllers:
-        pytest.skip("a control plane with controllers is required: set KUBECONFIG to a throw-away cluster")
-
-
-@pytest.fixture
 def ours(control_plane):
     """The control plane is one that was started here: it has no kubelet, and reaches this machine."""
     if not str(control_plane.kubeconfig).startswith("/tmp"):  # noqa: S108 - where those that we start live

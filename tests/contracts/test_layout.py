@@ -53,3 +53,13 @@ def test_the_engine_plugin_can_be_loaded_without_importing_torch():
     # vLLM loads the entry point in every process of every model server on the machine.
     found = python("import sys, nightjar_engine_patch; print('torch' in sys.modules)")
     assert (found.stdout.strip(), found.returncode) == ("False", 0), found.stderr
+
+
+def test_the_images_of_operator_and_sidecar_differ_in_what_is_installed_and_started_only():
+    """An entry point takes no build argument, so each has a Dockerfile: what is mended in one, is in the other."""
+    operator, sidecar = (
+        (ROOT / part / "Dockerfile").read_text(encoding="utf-8").splitlines()[1:] for part in ("operator", "sidecar")
+    )
+    different = [pair for pair in zip(operator, sidecar, strict=True) if pair[0] != pair[1]]
+    assert [one.replace("operator", "sidecar") for one, _ in different] == [other for _, other in different]
+    assert [one.split()[0] for one, _ in different] == ["&&", "ENTRYPOINT"]

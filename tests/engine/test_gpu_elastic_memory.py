@@ -2,7 +2,9 @@
 
 import ctypes
 import mmap
+import re
 from enum import Enum
+from pathlib import Path
 
 import pytest
 import torch
@@ -267,6 +269,22 @@ def test_the_copy_on_the_host_is_pinned_in_its_size_until_the_memory_is_closed(d
     assert driver.pinned == {address: size}
     engine.memory.close()
     assert not driver.pinned
+
+
+def flags_of(address):
+    """Of the mapping that `address` lies in, as the kernel abbreviates them."""
+    inside = False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if found := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):
+            inside = int(found[1], 16) <= address < int(found[2], 16)
+        elif inside and line.startswith("VmFlags:"):
+            return line.split()[1:]
+    raise ValueError(f"{address:x} is not mapped")
+
+
+def test_a_child_process_has_no_part_in_pinned_memory():
+    memory = PinnedMemory(4096, DriverDouble())
+    assert "dc" in flags_of(memory.bytes.data_ptr()), "not copied by a fork"
 
 
 def test_a_copy_that_nobody_closes_is_unpinned_with_its_owner(drafts_own):

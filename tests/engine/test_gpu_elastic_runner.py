@@ -160,3 +160,16 @@ def test_a_directive_for_an_engine_without_elastic_memory_is_an_error(runner):
     runner.memory = None
     with pytest.raises(RuntimeError, match="without elastic memory"):
         runner.execute_model(scheduled(0, ExpandDirective()))
+
+
+def test_graphs_that_are_captured_for_an_estimate_of_memory_are_known_as_such(runner, monkeypatch):
+    seen = []
+
+    def capture_model(self, *, profile_only):
+        seen.append((profile_only, self.speculator.is_estimate))
+        return 5
+
+    monkeypatch.setattr(GPUModelRunner, "capture_model", capture_model)
+    assert runner.capture_model(profile_only=True) == 5
+    assert runner.capture_model() == 5
+    assert seen == [(True, True), (False, False)]

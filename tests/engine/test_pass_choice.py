@@ -73,7 +73,7 @@ def made(device):
     """A speculator whose vLLM pass takes 1 ms, whatever the batch."""
     one = object.__new__(GraphedSpeculator)
     one.vllm_config, one.device, one.max_num_reqs, one._context = None, CPU, MOST, CONTEXT
-    one.model = one.model_state = one._piece = None
+    one.model = one.model_state = one._piece = one.captured = None
     one._first, one._next = InputBuffers(MOST, 2 * MOST, CPU), InputBuffers(MOST, MOST, CPU)
     one.idx_mapping = torch.zeros(MOST, dtype=torch.int64)
     one._drafting_rows, one._piece_slots = np.zeros(MOST, dtype=np.int64), torch.zeros(MOST, dtype=torch.int64)
@@ -182,6 +182,19 @@ def test_without_graphs_of_small_batches_there_is_nothing_to_choose(made):
         setattr(made, f"_{name}_graphs", None)
     made.capture()
     assert "CUDA graphs for batches of at most 16 requests are required, found none" in made.passes.refusal
+
+
+def test_an_estimate_of_memory_has_both_passes_captured_and_times_none(made, fused):
+    made.is_estimate = True
+    made.capture()
+    rows = {len(seq_lens) for _, _, seq_lens, _ in fused}
+    assert rows == {1, 2, 8, 16}, "the fused pass is captured"
+    assert not any(seq_lens[0] for _, _, seq_lens, _ in fused), "and no context is made up to time it over"
+    assert (made.passes.timed, made.passes.refusal, made.captured) == ((), "", None)
+    made.is_estimate = False
+    made.capture()
+    assert len(made.passes.timed) == 16
+    assert made.captured is not None
 
 
 def test_weights_and_kv_are_looked_for_anew_each_time_vllm_has_graphs_captured(made, monkeypatch):

@@ -162,7 +162,11 @@ def test_a_cache_of_another_model_is_refused():
 
 
 def test_a_context_is_split_where_the_device_would_be_idle_and_no_further_than_it_is_worth():
-    assert parts_of(rows=1, kv_heads=2, longest=4096, multiprocessors=132) == 32
-    assert parts_of(rows=1, kv_heads=2, longest=32768, multiprocessors=132) == 66
-    assert parts_of(rows=1, kv_heads=2, longest=100, multiprocessors=132) == 1
+    def parts(rows, kv_heads, longest):
+        return parts_of(rows, kv_heads, longest, multiprocessors=132, tiles=tiles_of(64))
+
+    assert parts(rows=1, kv_heads=2, longest=4096) == 32
+    assert parts(rows=1, kv_heads=2, longest=32768) == 66
+    assert parts(rows=1, kv_heads=2, longest=100) == 1
+    assert parts(rows=16, kv_heads=8, longest=32768) == 1
     assert parts_of(rows=16, kv_heads=8, longest=32768, multiprocessors=132) == 1

@@ -194,12 +194,6 @@ def rules():
     return RULES
 
 
-@pytest.fixture
-def controllers(control_plane):
-    if not control_plane.has_controllers:
-        pytest.skip("a control plane with controllers is required: set KUBECONFIG to a throw-away cluster")
-
-
 async def token_with(admin, namespace, rules):
     """The token of a service account that may do what `rules` say in `namespace`, and nothing else."""
     name = f"operator-{secrets.token_hex(3)}"

@@ -158,7 +158,9 @@ class EngineDouble(engine_pb2_grpc.EngineServicer):
         self.changes.append(name)
         self.info.draft_residency = residency
         yield engine_pb2.ElasticProgress(draft_residency=engine_pb2.DRAFT_RESIDENCY_LEAVING)
-        yield engine_pb2.ElasticProgress(draft_residency=residency, blocks=130, moved_blocks=5, elapsed_ns=7 * MS)
+        yield engine_pb2.ElasticProgress(
+            draft_residency=residency, blocks=130, moved_blocks=5, moved_bytes=30 << 20, elapsed_ns=7 * MS
+        )
         await self._notify()
 
     async def until(self, condition):

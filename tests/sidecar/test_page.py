@@ -129,6 +129,7 @@ async def test_before_there_is_an_engine_or_a_step_the_page_says_what_it_waits_f
         await seen.open(url)
         await seen.until("#empty", "No engine yet")
         await seen.until("#trouble", "Not steering the engine: the engine is not connected")
+        assert await seen.text("#live") == "Not steering"
         assert await seen.text("#now") == ""
         async with serving(engine_double(**SIZES), paths[1]) as engine:
             await seen.until("#empty", "No step yet. Send the engine a request")
@@ -137,6 +138,7 @@ async def test_before_there_is_an_engine_or_a_step_the_page_says_what_it_waits_f
             await seen.until("#now", "Requests running\n5")
             for note in ("#empty", "#trouble"):
                 await seen.until(note, "^$")
+            await seen.until("#live", "^Live$")
 
 
 async def test_the_page_follows_the_engine_without_being_loaded_again(seen, paths, serving, engine_double):
@@ -149,6 +151,12 @@ async def test_the_page_follows_the_engine_without_being_loaded_again(seen, path
         # Everything is accepted and drafting is cheap: the longest length.
         row = await seen.until("tr[aria-current]", r"(?s)2–8\nγ 3.* ✓")
         assert re.search(r"\d rounds", row)
+        # The plan holds something for the batches that were not served yet, and says that they were not.
+        for other in ("1", "3"):
+            unserved = await seen.text(f"#arms tbody tr:nth-child({other})")
+            assert re.search(r"\nγ 3", unserved)
+            assert unserved.count("○") == 1
+            assert "✓" not in unserved
         memory = await seen.text("#memory")
         assert "Target's KV cache\n300 MiB · 60 %" in memory
         assert "Draft's KV cache\n100 MiB · 20 %" in memory
@@ -198,7 +206,11 @@ async def test_an_engine_that_goes_leaves_its_numbers_marked_as_old(seen, paths,
             await seen.until("#now", "Requests running\n4")
         await seen.until("#trouble", "Not steering the engine")
         assert await seen.run("document.getElementById('now').classList.contains('old')")
-        await seen.until("#live", "^Live$")
+        assert await seen.text("#live") == "Not steering"
+        # No plan is in force, so none is held.
+        plan = await seen.text("#arms")
+        assert plan.count("no plan") == 3
+        assert not set(plan) & {"✓", "○"}
 
 
 async def test_it_loads_nothing_but_status_and_logs_no_error(seen, paths, serving, engine_double):

@@ -68,6 +68,26 @@ def test_one_sidecar_is_shown_with_its_plan_and_what_it_rests_on():
     assert re.search(r"25 %\s+#12", shown)
 
 
+def test_a_plan_for_batches_that_were_never_served_is_marked_as_such():
+    found = status("r1")
+    buckets = found["buckets"]
+    buckets[1]["arms"] = [arm | {"visits": 0, "measuredMarginSeconds": None} for arm in buckets[1]["arms"]]
+    shown = text(one(Seen("chat-0", reading(found)), 110))
+    assert "○ none served yet" in shown
+    assert [line(shown, span).count("○") for span in ("1", "2", "3–4", "5–8")] == [0, 1, 0, 0]
+    assert [line(shown, span).count("✓") for span in ("1", "2", "3–4", "5–8")] == [1, 0, 1, 1]
+    assert line(shown, "2").split()[-1] == "3.50○"
+
+
+def test_without_a_plan_in_force_nothing_is_shown_as_held():
+    found = status("r1")
+    found["buckets"][0]["schedule"] = [{"gamma": 1, "steps": 8}]
+    assert "1 → 1" in text(one(Seen("chat-0", reading(found)), 110))
+    found["plan"] = {"version": None, "ageSeconds": None, "obeyed": None}
+    shown = text(one(Seen("chat-0", reading(found)), 110)).split("what happened")[0].split("→ trying)")[1]
+    assert not set(shown) & {"✓", "○", "→"}
+
+
 def test_the_plans_age_and_what_it_is_believed_to_cost_are_told():
     found = status("r1")
     assert (
@@ -289,7 +309,7 @@ def own_address():
         return probe.getsockname()[0]
 
 
-async def test_pods_of_a_namespace_are_asked_through_the_kubernetes_api(control_plane, run):
+async def test_pods_of_a_namespace_are_asked_through_the_kubernetes_api(control_plane, controllers, run):
     port = free_port()
     kubeconfig = ["--kubeconfig", str(control_plane.kubeconfig)]
     async with serving(FakeSidecars(), port), a_pod(control_plane, own_address(), port) as (namespace, name):
@@ -304,7 +324,7 @@ async def test_pods_of_a_namespace_are_asked_through_the_kubernetes_api(control_
         assert (none.exit_code, "found none in no-such-namespace" in none.output) == (1, True)
 
 
-async def test_a_pod_that_does_not_answer_is_a_row_with_the_reason(control_plane, run):
+async def test_a_pod_that_does_not_answer_is_a_row_with_the_reason(control_plane, controllers, run):
     async with a_pod(control_plane, own_address(), free_port()) as (namespace, name):
         found = await asyncio.to_thread(run, "-n", namespace, "--kubeconfig", str(control_plane.kubeconfig))
     assert found.exit_code == 0

@@ -52,10 +52,10 @@ def choose_passes(
     kinds: Sequence[PassKind],
     make: Callable[[], FusedPass],
     capture: Callable[[PassKind, Rank], DraftGraphs],
-    trial: Trial,
+    trial: Trial | None,
     tiles: str,
 ) -> DraftPasses:
-    """Leave the faster graph of each size of each kind in its place.
+    """Leave the faster graph of each size of each kind in its place; vLLM's, untimed, without a trial.
 
     make: UnsupportedDraftError for a draft that only vLLM's pass is right for
     capture: the sizes of a kind that are small, with the fused pass
@@ -72,6 +72,8 @@ def choose_passes(
     except (UnsupportedDraftError, TritonError) as error:
         # The latter for a shape that a kernel does not compile for, or that the device is too small for.
         return DraftPasses(refusal=str(error))
+    if trial is None:
+        return DraftPasses()
     pairs = zip(kinds, rivals, strict=True)
     timed = tuple(one for kind, rival in pairs for one in _keep_faster(kind, rival, trial))
     return DraftPasses(timed, tiles=tiles)

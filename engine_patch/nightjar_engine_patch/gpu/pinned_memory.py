@@ -25,6 +25,8 @@ class PinnedMemory:
         OSError without as much memory, MemoryCallError when the driver refuses.
         """
         pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        # What a child shares is exchanged for a copy when it is written here, and not the copy is what was pinned.
+        pages.madvise(mmap.MADV_DONTFORK)
         self.bytes = torch.frombuffer(pages, dtype=torch.uint8)
         self._unpin: Callable[[], object] | None = None
         if driver is not None:

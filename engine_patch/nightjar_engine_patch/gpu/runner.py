@@ -23,8 +23,8 @@ from nightjar_engine_patch.step_measure import StepMeasure
 class NightjarGPUModelRunner(GPUModelRunner):
     """γ = 0 launches no part of the draft; γ > 0 drafts for every request that is up to date.
 
-    Replaces the attribute `speculator`, and extends `initialize_kv_cache`, `add_requests`, `execute_model`, `sample`,
-    `sample_tokens` and `shutdown` (vllm/v1/worker/gpu/model_runner.py).
+    Replaces the attribute `speculator`, and extends `initialize_kv_cache`, `capture_model`, `add_requests`,
+    `execute_model`, `sample`, `sample_tokens` and `shutdown` (vllm/v1/worker/gpu/model_runner.py).
     """
 
     # Of an engine with elastic memory, once its KV cache is there.
@@ -48,6 +48,11 @@ class NightjarGPUModelRunner(GPUModelRunner):
         with allocating_by(start.allocate):
             super().initialize_kv_cache(kv_cache_config, is_profiling, *args, **kwargs)
         self.memory = start.finish(self.block_tables)
+
+    def capture_model(self, *, profile_only: bool = False) -> int:
+        self.speculator.is_estimate = profile_only
+        captured: int = super().capture_model(profile_only=profile_only)
+        return captured
 
     def add_requests(self, scheduler_output: Any) -> None:
         super().add_requests(scheduler_output)

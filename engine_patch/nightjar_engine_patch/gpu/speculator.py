@@ -64,6 +64,8 @@ class GraphedSpeculator(StandaloneARSpeculator):
     _short_first_graphs: DraftGraphs | None = None
     _short_next_graphs: DraftGraphs | None = None
     _piece_graphs: DraftGraphs | None = None
+    is_estimate = False
+    """While vLLM captures everything only to see how much memory that takes: it is captured again before it serves."""
 
     def __init__(
         self,
@@ -136,7 +138,7 @@ class GraphedSpeculator(StandaloneARSpeculator):
         return DraftGraphs(self.vllm_config, self.device, sizes)
 
     def capture(self) -> None:
-        """All graphs, at start-up; vLLM calls this twice, first to see how much memory they take."""
+        """All graphs, at start-up; vLLM calls this twice, first for an estimate."""
         started, free = monotonic(), torch.accelerator.get_memory_info()[0]
         # Nothing that a graph is captured with belongs to a request.
         self.idx_mapping.fill_(-1)
@@ -150,6 +152,8 @@ class GraphedSpeculator(StandaloneARSpeculator):
                 self._capture(kind.graphs, kind.run, kind.buffers, kind.what)
         self.passes = self._choose_passes(kinds)
         self._restore_starts()
+        if self.is_estimate:
+            return
         _log.info("passes of the draft, %s", self.passes)
         self.captured = CapturedGraphs(
             sum(len(one.graphs) for one in vars(self).values() if isinstance(one, DraftGraphs)),
@@ -191,7 +195,7 @@ class GraphedSpeculator(StandaloneARSpeculator):
         trial = Trial(self.idx_mapping, self._columns, self._requests, tables, self.kv_cache_config.num_blocks)
         # Not before: with elastic memory, weights and KV have moved since the model was loaded.
         make = partial(fused_pass_of, self.model, self.attn_groups, self.block_tables, self.device, self.tiles.tiles)
-        return choose_passes(kinds, make, self._capture_fused, trial, self.tiles.told)
+        return choose_passes(kinds, make, self._capture_fused, None if self.is_estimate else trial, self.tiles.told)
 
     def _capture_fused(self, kind: PassKind, rank: Rank) -> DraftGraphs:
         graphs = self._graphs(kind.small())

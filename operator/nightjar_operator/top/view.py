@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from nightjar_operator.top.reading import Arm, Bucket, Happened, Reading
+from nightjar_operator.top.reading import Arm, Happened, Reading
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _BAR_CELLS = 48
@@ -17,7 +17,7 @@ _PARTS = (
     ("▒", "yellow", "draft's KV"),
     ("░", "green", "draft's weights"),
 )
-_PLAN_TITLE = "ms per token: belief, ± of the measured, rounds (✓ plan, ▶ now, → trying)"
+_PLAN_TITLE = "ms per token: belief, ± of the measured, rounds (✓ plan, ○ none served yet, ▶ now, → trying)"
 # Columns for a bucket's name, and for a belief with how well it is known, such as "3.16✓ ±12% 340".
 _ROW_HEAD, _CELL = 10, 15
 _AT_HOME = "on device"
@@ -47,7 +47,7 @@ def one(seen: Seen, width: int) -> RenderableType:
         parts.append(_memory(reading.memory, reading.residency))
     parts.append(_planning(reading))
     if reading.buckets:
-        parts += [Text(_PLAN_TITLE, style="bold"), _plan(reading.buckets, reading.batch, width)]
+        parts += [Text(_PLAN_TITLE, style="bold"), _plan(reading, width)]
     parts += [Text("what happened lately", style="bold"), _happened(_lately(reading.happened))]
     return Group(*parts)
 
@@ -140,8 +140,9 @@ def _planning(reading: Reading) -> Text:
     return text
 
 
-def _plan(buckets: Sequence[Bucket], batch: int | None, width: int) -> Table:
+def _plan(reading: Reading, width: int) -> Table:
     """A line a bucket; what rounds measured is on the page."""
+    buckets, batch = reading.buckets, reading.batch
     known = width >= _ROW_HEAD + _CELL * len(buckets[0].arms)
     table = Table(box=None, pad_edge=False)
     table.add_column("batch", no_wrap=True)
@@ -150,15 +151,18 @@ def _plan(buckets: Sequence[Bucket], batch: int | None, width: int) -> Table:
     for index, bucket in enumerate(buckets):
         here = batch is not None and bucket.low <= batch and (batch <= bucket.high or index == len(buckets) - 1)
         span = f"{bucket.low}" if bucket.low == bucket.high else f"{bucket.low}–{bucket.high}"
-        trying = "" if bucket.trying is None else f" → {bucket.trying}"
-        cells = (_arm(arm, held=arm.gamma == bucket.gamma, known=known) for arm in bucket.arms)
+        # Without a plan in force nothing is held.
+        held = None if reading.plan_version is None else bucket.gamma
+        trying = "" if held is None or bucket.trying is None else f" → {bucket.trying}"
+        sign = "✓" if any(arm.visits for arm in bucket.arms) else "○"
+        cells = (_arm(arm, sign if arm.gamma == held else "", known=known) for arm in bucket.arms)
         table.add_row(f"{'▶' if here else ' '} {span}{trying}", *cells)
     return table
 
 
-def _arm(arm: Arm, *, held: bool, known: bool) -> Text:
+def _arm(arm: Arm, sign: str, *, known: bool) -> Text:
     believed = "–" if arm.believed_seconds is None else _three_digits(arm.believed_seconds * 1e3)
-    text = Text(believed + ("✓" if held else ""), style="bold" if held else "")
+    text = Text(believed + sign, style="bold" if sign == "✓" else "")
     return text.append(_known(arm), style="not bold dim") if known else text
 
 

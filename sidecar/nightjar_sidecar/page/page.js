@@ -85,31 +85,36 @@ function tile([title, value, note]) {
   return made("div", null, made("dt", null, title), made("dd", null, value, made("small", null, note)));
 }
 
-function armsTable(buckets, batch) {
+function armsTable(buckets, batch, inForce) {
   const gammas = buckets.length ? buckets[0].arms.map((arm) => arm.gamma) : [];
   const last = buckets.length - 1;
   const head = made("tr", null, made("th", { scope: "col" }, "Batch"),
     ...gammas.map((gamma) => made("th", { scope: "col" }, `γ = ${gamma}`)));
   const rows = buckets.map((bucket, index) => {
     const here = batch >= bucket.minBatch && (batch <= bucket.maxBatch || index === last);
-    return made("tr", here ? { "aria-current": "true" } : null,
-      rowHead(bucket), ...bucket.arms.map((arm) => armCell(arm, bucket.gamma)));
+    const mark = bucket.arms.some((arm) => arm.visits) ? SERVED : UNSERVED;
+    return made("tr", here ? { "aria-current": "true" } : null, rowHead(bucket, inForce),
+      ...bucket.arms.map((arm) => armCell(arm, inForce && arm.gamma === bucket.gamma ? mark : null)));
   });
   return [made("thead", null, head), made("tbody", null, ...rows)];
 }
 
-function rowHead({ minBatch, maxBatch, gamma, schedule }) {
+/* How the plan's γ is marked: where it rests on rounds of such batches, and where there were none. */
+const SERVED = { class: "held", sign: " ✓", label: "held by the plan" };
+const UNSERVED = { class: "held unserved", sign: " ○", label: "held by the plan, no such batch was served yet" };
+
+function rowHead({ minBatch, maxBatch, gamma, schedule }, inForce) {
   const probe = schedule.find((segment) => segment.gamma !== gamma);
   return made("th", { scope: "row" }, minBatch === maxBatch ? `${minBatch}` : `${minBatch}–${maxBatch}`,
-    made("small", null, `γ ${gamma}${probe ? `, trying ${probe.gamma}` : ""}`));
+    made("small", null, inForce ? `γ ${gamma}${probe ? `, trying ${probe.gamma}` : ""}` : "no plan"));
 }
 
 const milliseconds = (seconds) => (seconds * 1e3).toPrecision(3);
 
-function armCell(arm, held) {
+function armCell(arm, mark) {
   const parts = [orDash(arm.believedSecondsPerToken, milliseconds)];
-  if (arm.gamma === held) parts.push(made("span", { role: "img", "aria-label": "held by the plan" }, " ✓"));
-  return made("td", arm.gamma === held ? { class: "held" } : null, ...parts, ...measurement(arm));
+  if (mark) parts.push(made("span", { role: "img", "aria-label": mark.label }, mark.sign));
+  return made("td", mark ? { class: mark.class } : null, ...parts, ...measurement(arm));
 }
 
 function measurement(arm) {
@@ -255,7 +260,7 @@ function showAll(status) {
   by("model").textContent = info ? [info.targetModel, info.draftModel].filter(Boolean).join(" + ") : "";
   show("tiles", tiles(status), (all) => all.map(tile));
   tell("regret", regretNote(status.regret));
-  show("arms", [status.buckets, status.steps.batch], ([buckets, batch]) => armsTable(buckets, batch));
+  show("arms", [status.buckets, status.steps.batch, status.plan.version !== null], (data) => armsTable(...data));
   showMemory(status.memoryBytes, status.speculation.draftResidency);
   show("switch", switchPairs(status.switchCost), (pairs) =>
     pairs.flatMap(([title, value]) => [made("dt", null, title), made("dd", null, value)]));
@@ -277,10 +282,10 @@ function about({ settings, engine }) {
 /* What is shown grows old while the sidecar is away, and says so. */
 let heardAt = null;
 
-function showConnection(error) {
+function showConnection(error, ready) {
   const live = by("live");
-  const state = error ? "lost" : "live";
-  const text = error ? `Disconnected${heardAt ? `, as of ${new Date(heardAt).toLocaleTimeString()}` : ""}; trying again` : "Live";
+  const [state, text] = error ? ["lost", `Disconnected${heardAt ? `, as of ${new Date(heardAt).toLocaleTimeString()}` : ""}; trying again`]
+    : ready ? ["live", "Live"] : ["idle", "Not steering"];
   if (error) markOld(document.querySelectorAll("section"), heardAt !== null);
   if (live.dataset.state !== state) live.dataset.state = state;
   if (live.textContent !== text) live.textContent = text;
@@ -302,11 +307,11 @@ async function round() {
   try {
     status = await ask();
   } catch (error) {
-    showConnection(error);
+    showConnection(error, false);
     return;
   }
   heardAt = Date.now();
-  showConnection(null);
+  showConnection(null, status.ready);
   showAll(status);
 }
 

@@ -1,7 +1,5 @@
 """Everything a client may ask for works beside a draft; and the engine never depends on the sidecar."""
 
-import json
-import re
 from itertools import pairwise
 
 import grpc
@@ -69,51 +67,23 @@ def test_logprobs_are_given_for_every_token_and_are_those_without_a_draft(crowde
     assert with_draft == pytest.approx(without, abs=0.05)
 
 
-def test_structured_output_is_valid_although_drafts_know_nothing_of_the_grammar(crowded, prompt):
-    schema = {
-        "type": "object",
-        "properties": {"ready": {"type": "boolean"}, "size": {"enum": ["small", "large"]}},
-        "required": ["ready", "size"],
-        "additionalProperties": False,
-    }
+def test_structured_output_is_valid_although_drafts_know_nothing_of_the_grammar(crowded, prompt, grammars, fits):
     with crowded.watched() as reports:
         crowded.plan((0, 3), (3, 4), hold=5)
-        made = [
-            (prompt, 80, {"ignore_eos": False, "structured_outputs": {"json": schema}}),
-            (prompt, 80, {"ignore_eos": False, "structured_outputs": {"regex": "(left|right){12}"}}),
-            (prompt, 80, {}),
-        ] * 3
+        made = [(prompt, 80, {"ignore_eos": False, "structured_outputs": grammar}) for grammar in grammars]
+        made = [*made, (prompt, 80, {})] * 3
         texts = [choice["text"] for choice in crowded.all_choices(made)]
     assert verified(reports) > 50
     for (_, _, fields), text in zip(made, texts, strict=True):
-        match fields.get("structured_outputs"):
-            case {"json": _}:
-                answer = json.loads(text)
-                assert set(answer) == {"ready", "size"}
-                assert answer["size"] in {"small", "large"}
-            case {"regex": pattern}:
-                assert re.fullmatch(pattern, text)
+        assert "structured_outputs" not in fields or fits(fields["structured_outputs"], text)
 
 
-# By which a request gets other tokens than `continuation`, the target's own.
-STEERING = {
-    "repetition": lambda _: {"repetition_penalty": 2.0},
-    "presence and frequency": lambda continuation: {
-        "presence_penalty": 1.5,
-        "frequency_penalty": 0.7,
-        "allowed_token_ids": continuation[:12],
-    },
-    "min_tokens": lambda continuation: {"min_tokens": 25, "stop_token_ids": [continuation[3]]},
-}
-
-
-@pytest.mark.parametrize("name", STEERING)
-def test_what_steers_a_request_gives_the_tokens_without_speculation(crowded, prompt, name):
+def test_what_steers_a_request_gives_the_tokens_without_speculation(crowded, prompt, steering):
     """Each position that is verified counts the drafts before it."""
     continuation = expected_continuation(crowded.pair, prompt, 40)
     # So that repetition has something to punish; what comes next is decided by the end.
     given = continuation + prompt
-    fields = STEERING[name](continuation)
+    fields = steering(continuation)
     crowded.plan(hold=0)
     plain = crowded.token_ids(given, 40, **fields)
     assert plain != continuation, "it made a difference"
@@ -140,9 +110,8 @@ def usable(tokenizer, word, token):
     return tokenizer.encode(word, add_special_tokens=False).ids == [token]
 
 
-@pytest.mark.parametrize("fields", [{"logit_bias": {"5": 2.0}}, {"min_p": 0.1, "temperature": 1.0}])
-def test_what_vllm_cannot_verify_is_refused_with_the_reason(crowded, prompt, fields):
-    answer = crowded.client.post("/v1/completions", json=crowded.body(prompt, 4, **fields))
+def test_what_vllm_cannot_verify_is_refused_with_the_reason(crowded, prompt, unverifiable):
+    answer = crowded.client.post("/v1/completions", json=crowded.body(prompt, 4, **unverifiable))
     assert answer.status_code == 400
     assert "not yet supported with speculative decoding" in answer.text
 
@@ -218,7 +187,9 @@ def test_a_reader_that_never_reads_slows_nothing(crowded, crowd):
         stream.result(10)
 
 
-def test_the_engine_says_what_it_is(crowded):
+def test_the_engine_says_what_it_is(crowded, prompt):
+    # What its workers know it tells from the first step on.
+    crowded.token_ids(prompt, 2)
     info = crowded.info
     assert (info.vllm_version.partition("+")[0], info.runner) == ("0.32.0", "cpu-v1")
     assert (info.gamma_max, info.max_batch, info.block_tokens, info.tensor_parallel_size) == (5, 8, 32, 1)
