@@ -44,6 +44,16 @@ def test_without_a_measurement_a_small_batch_starts_long_and_a_crowd_does_not():
     assert lengths[-1] <= 1
 
 
+@pytest.mark.parametrize("batch", [48, 128])
+def test_a_crowd_never_met_starts_with_what_smaller_batches_predict(toy, batch):
+    """It started as a planner that knows nothing does, though each token was known to cost."""
+    world, policy = toy(0, knee=1, acceptance=0.5, noise=0.01), Nightjar(Space.of(3, BUCKETS))
+    for small in (1, 4, 2):
+        world.play(policy, small, 100)
+    assert world.best(batch, 3) == 0
+    assert policy.predict(world.context(batch)).gamma == 0
+
+
 @pytest.mark.parametrize("acceptance", [0.3, 0.5, 0.6])
 @pytest.mark.parametrize("batch", [32, 48, 64])
 def test_a_try_that_loses_in_a_crowd_never_met_ends_after_a_few_rounds_and_is_not_repeated(toy, batch, acceptance):

@@ -55,7 +55,7 @@ class Ingredients:
     `change_detection`: that estimate starts over when content changes. `prompts`: the draft's reading of prompts
     counts. `mixed_rounds`: rounds full of prompts teach the time model too. `switch_cost`: a return is charged over
     its dwell. `hysteresis`: a challenger must win by a margin. `guard`: a length is taken up only where it was
-    measured or is predicted near measurements. `probes`: what may win is tried.
+    measured or there is ground for a prediction. `probes`: what may win is tried.
     """
 
     full_information: bool = True
@@ -204,7 +204,7 @@ class Nightjar:
         return max(0, min(self._space.gamma_max, _CROWD_TOKENS // bucket.high - 1))
 
     def _grounded(self, bucket: Bucket) -> Sequence[int]:
-        """Lengths whose cost may be acted upon: measured more than once or twice, or predicted near measurements."""
+        """Lengths whose cost may be acted upon: measured more than once or twice, or predicted with some ground."""
         if not self._with.guard:
             return self._space.gammas
         fit, gammas = self._grounded_by_bucket.get(bucket, (0, ()))
@@ -213,7 +213,7 @@ class Nightjar:
             gammas = tuple(
                 gamma
                 for gamma in self._space.gammas
-                if times.count(bucket, gamma) >= ROUNDS_TO_TRUST or times.covers(gamma, bucket.high)
+                if times.count(bucket, gamma) >= ROUNDS_TO_TRUST or times.grounded(gamma)
             )
             self._grounded_by_bucket[bucket] = times.fits, gammas
         return gammas
