@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nightjar_sidecar.attribution import Round
-from nightjar_sidecar.policies.acceptance import Acceptance
+from nightjar_sidecar.policies.acceptance import CONTENT_LASTS_NS, Acceptance
 from nightjar_sidecar.policies.dwell import Dwell
 from nightjar_sidecar.policies.probes import PROBE_STEPS, Candidate, Held, Probes
 from nightjar_sidecar.policies.prompt_load import PromptLoad
@@ -21,9 +21,7 @@ from nightjar_sidecar.space import Bucket, Space
 # A challenger must be so much better: more where the switch itself costs.
 _HYSTERESIS_ON_OFF = 0.03
 _HYSTERESIS_LENGTH = 0.01
-# Content lasts about so long; what the draft did not see may be other content.
-_CONTENT_LASTS_NS = 100_000_000_000
-# What may be accepted of it, given that all before was.
+# What may be accepted of other content, given that all before was.
 _OTHER_CONTENT = (0.3, 0.6, 0.9)
 # Rounds for which a decision is kept, and without a probe before the next is thought of, where little is new any
 # more: little changes from one to the next but by a change of content, and a decision takes time.
@@ -246,7 +244,7 @@ class Nightjar:
 
         `round_ratio` is a round's time over that of a token at 0.
         """
-        changed = min(1.0, (self._now_ns - self._acceptance_for(gamma).seen_ns) / _CONTENT_LASTS_NS)
+        changed = min(1.0, (self._now_ns - self._acceptance_for(gamma).seen_ns) / CONTENT_LASTS_NS)
         gains = (1 - round_ratio / sum(rate**i for i in range(gamma + 1)) for rate in _OTHER_CONTENT)
         gain = sum(max(0.0, each) for each in gains) / len(_OTHER_CONTENT)
         return changed * gain * self._probes.blind_seconds
