@@ -16,6 +16,7 @@ from nightjar_sidecar.policies.prompt_load import PromptLoad
 from nightjar_sidecar.policies.protocol import Choice, Context, Decision, Segment
 from nightjar_sidecar.policies.time_cells import ROUNDS_TO_BE_SURE
 from nightjar_sidecar.policies.time_model import ROUNDS_TO_TRUST, TimeModel
+from nightjar_sidecar.policies.turnover import Turnover
 from nightjar_sidecar.space import Bucket, Space
 
 # A challenger must be so much better: more where the switch itself costs.
@@ -82,6 +83,7 @@ class Nightjar:
         self._probes = Probes()
         self._dwell = Dwell()
         self._prompts = PromptLoad()
+        self._turnover = Turnover()
         self._state_by_bucket: dict[Bucket, _State] = {}
         # As of which fit of the time model, and which lengths.
         self._grounded_by_bucket: dict[Bucket, tuple[int, Sequence[int]]] = {}
@@ -138,6 +140,8 @@ class Nightjar:
         if self._acceptance_for(round_.gamma).learn(round_.verified, round_.accepted, round_.time_ns):
             for each in self._state_by_bucket.values():
                 each.due = 0
+        if round_.typical and round_.gamma:
+            self._turnover.observe(round_, self._acceptance_for(round_.gamma).tokens(round_.gamma)[-1])
         self._prompts.observe(round_.time_ns, round_.prompt_tokens, round_.tokens)
         if round_.typical:
             self._times.learn(bucket, round_)
@@ -256,9 +260,12 @@ class Nightjar:
 
     def _tokens(self) -> Sequence[float]:
         most = self._space.gamma_max
+        share = self._turnover.share
         if self._with.full_information:
-            return self._acceptance.tokens(most)
-        return [self._acceptance_for(gamma).tokens(most)[gamma] for gamma in self._space.gammas]
+            promised = self._acceptance.tokens(most)
+        else:
+            promised = [self._acceptance_for(gamma).tokens(most)[gamma] for gamma in self._space.gammas]
+        return [1 + share * (tokens - 1) for tokens in promised]
 
     def _doubts(self, trials: int) -> Sequence[float]:
         most = self._space.gamma_max
