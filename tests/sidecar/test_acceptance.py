@@ -9,8 +9,9 @@ from nightjar_sidecar.policies.acceptance import Acceptance
 SECOND = 1_000_000_000
 
 
-def feed(acceptance, rate, rounds, *, gamma=3, batch=8, seed=0, start_ns=0):
+def feed(acceptance, rate, rounds, *, gamma=3, batch=8, seed=0, start_ns=None):
     rng = Random(seed)
+    start_ns = acceptance.seen_ns + SECOND // 100 if start_ns is None else start_ns
     for index in range(rounds):
         counts = [0] * gamma
         for _ in range(batch):
@@ -58,7 +59,12 @@ def test_a_single_user_after_a_crowd_is_believed_within_some_dozen_rounds():
 def alarms(acceptance, rate, rounds, seed):
     """Numbers of the rounds, with one request and one draft each, that are said to be other content."""
     rng = Random(seed)
-    return [number for number in range(rounds) if acceptance.learn([1], [int(rng.random() < rate)], number)]
+    start_ns = acceptance.seen_ns
+    return [
+        number
+        for number in range(rounds)
+        if acceptance.learn([1], [int(rng.random() < rate)], start_ns + (number + 1) * SECOND // 100)
+    ]
 
 
 @pytest.mark.parametrize(("before", "after", "rounds"), [(0.5, 0.95, 30), (0.95, 0.4, 20), (0.95, 0.0, 12)])
@@ -92,10 +98,51 @@ def test_one_round_of_a_crowd_is_an_accident_and_two_are_other_content():
     acceptance = Acceptance()
     for index in range(40):
         assert not acceptance.learn([41], [30], index * SECOND // 100)
-    assert not acceptance.learn([41], [16], SECOND)
+    assert not acceptance.learn([41], [16], 40 * SECOND // 100)
     assert acceptance.rates(1)[0] > 0.68
-    assert acceptance.learn([41], [16], SECOND)
+    assert acceptance.learn([41], [16], 41 * SECOND // 100)
     assert acceptance.rates(1)[0] < 0.45
+
+
+def test_what_came_after_seconds_unseen_is_sooner_taken_for_other_content_than_the_next_round():
+    """A sample of two dozen drafts once in six seconds must be able to tell; of rounds without end some look odd."""
+    found = []
+    for gap_ns in (0, 6 * SECOND):
+        acceptance = Acceptance()
+        feed(acceptance, 0.3, 100, batch=64)
+        start_ns = acceptance.seen_ns + gap_ns
+        found.append(
+            [
+                acceptance.learn([batch], [accepted], start_ns + (number + 1) * SECOND // 100)
+                for number, (batch, accepted) in enumerate([(2, 1), (4, 3), (5, 3), (6, 4), (7, 4)])
+            ]
+        )
+    assert [any(alarms) for alarms in found] == [False, True]
+
+
+@pytest.mark.parametrize("batch", [1, 4, 8])
+def test_requests_that_come_and_go_are_not_taken_for_other_content(batch):
+    """A false alarm at the second draft made the planner draft one, and then it saw no second draft any more."""
+    changes = 0
+    for seed in range(10):
+        acceptance, rng = Acceptance(), Random(seed)
+        kinds = (0.6, 0.74, 0.86)
+        rates = rng.choices(kinds, k=batch)
+        for number in range(2000):
+            if rng.random() < batch / 100:
+                rates[rng.randrange(batch)] = rng.choice(kinds)
+            accepted = sum(rng.random() < rate for rate in rates)
+            changes += acceptance.learn([batch], [accepted], number * SECOND // 100)
+    assert changes <= 1
+
+
+def test_what_is_accepted_of_a_crowd_is_known_to_a_percent_or_so():
+    """Around break-even lengths differ by a percent."""
+    acceptance, rng, errors = Acceptance(), Random(0), []
+    for number in range(600):
+        acceptance.learn([64], [sum(rng.random() < 0.7 for _ in range(64))], number * SECOND // 100)
+        errors.append(abs(acceptance.rates(1)[0] - 0.7))
+    assert max(errors[200:]) < 0.025
 
 
 def test_steady_content_is_estimated_steadily():
@@ -134,7 +181,7 @@ def test_a_crowd_shows_a_change_within_a_few_dozen_drafts_though_few_requests_dr
     acceptance = Acceptance()
     feed(acceptance, 0.9, 200, batch=1)
     for batch in (4, 9, 14, 18, 22):
-        feed(acceptance, 0.5, 1, batch=batch, seed=batch)
+        feed(acceptance, 0.5, 1, batch=batch, seed=batch, start_ns=acceptance.seen_ns + SECOND // 5)
     assert acceptance.rates(1)[0] < 0.65
 
 

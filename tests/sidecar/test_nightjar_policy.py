@@ -44,6 +44,28 @@ def test_without_a_measurement_a_small_batch_starts_long_and_a_crowd_does_not():
     assert lengths[-1] <= 1
 
 
+@pytest.mark.parametrize("batch", [48, 128])
+def test_a_crowd_never_met_starts_with_what_smaller_batches_predict(toy, batch):
+    """It started as a planner that knows nothing does, though each token was known to cost."""
+    world, policy = toy(0, knee=1, acceptance=0.5, noise=0.01), Nightjar(Space.of(3, BUCKETS))
+    for small in (1, 4, 2):
+        world.play(policy, small, 100)
+    assert world.best(batch, 3) == 0
+    assert policy.predict(world.context(batch)).gamma == 0
+
+
+def test_tokens_that_promised_more_than_came_out_count_as_they_came_out(toy):
+    """Of short answers some percent are without a draft, or end before it does."""
+    world, all_, fewer = toy(0), Nightjar(SPACE), Nightjar(SPACE)
+    for gamma in [0, 2] * 400:
+        round_ = world.run(16, gamma)
+        all_.learn(round_)
+        fewer.learn(replace(round_, tokens=16 + round(0.8 * (round_.tokens - 16))))
+    promised, came = all_.score(world.context(16)), fewer.score(world.context(16))
+    assert came[0] == promised[0]
+    assert came[2] == pytest.approx(promised[2] * 2.31 / (1 + 0.8 * 1.31), rel=0.03)
+
+
 @pytest.mark.parametrize("acceptance", [0.3, 0.5, 0.6])
 @pytest.mark.parametrize("batch", [32, 48, 64])
 def test_a_try_that_loses_in_a_crowd_never_met_ends_after_a_few_rounds_and_is_not_repeated(toy, batch, acceptance):

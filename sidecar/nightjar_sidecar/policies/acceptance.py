@@ -10,15 +10,20 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-# Memory in requests × rounds, and never more than so many rounds.
-_HALF_LIFE = 500.0
+# Memory in requests × rounds, and never more than so many rounds. Around break-even lengths differ by a percent, so
+# rates have to be known as well; what changes at once is noticed apart.
+_HALF_LIFE = 3000.0
 _HALF_LIFE_ROUNDS = 100.0
 # The latest trials only watch: when they contradict the memory, content has changed and the memory starts
 # over from them. So a single user can soon change what a crowd has taught.
 _WATCHED_TRIALS = 32.0
-# So few of them can be enough, when the contradiction is great: a likelihood ratio of e^8, or 4 sigmas.
+# So few of them can be enough, when the contradiction is great.
 _FEWEST_TRIALS = 8.0
-_ALARM_NATS = 8.0
+# Content lasts about so long. So a change within the milliseconds between two rounds takes a likelihood ratio of
+# thousands to be believed, one that came unseen in seconds without a draft a much smaller one.
+CONTENT_LASTS_NS = 100_000_000_000
+# The likelihood of the rate that fits the latest trials best flatters them by so much.
+_FLATTERY_NATS = 2.0
 # One round is an accident now and then among thousands, and a memory that started over from it would believe it.
 _FEWEST_ROUNDS = 2
 # Looking takes time, and one trial more seldom decides.
@@ -30,11 +35,12 @@ _FRESH_NS = 300_000_000_000
 
 
 class _Trials(NamedTuple):
-    """Of one round with so many requests."""
+    """Of one round with so many requests, `gap_ns` after the last that was seen before."""
 
     requests: float
     trials: float
     successes: float
+    gap_ns: int = 0
 
 
 class _Position:
@@ -95,19 +101,22 @@ class _Position:
     def _rounds_of_other_content(self) -> int:
         """So many of the latest rounds contradict the memory; 0 while none do.
 
-        The test is the generalised likelihood ratio, at ends of the latest rounds that double in length.
+        The test is the generalised likelihood ratio, at ends of the latest rounds that double in length, and where
+        content had longest to change.
         """
         if self._old_trials < _WATCHED_TRIALS:
             return 0
         trials = successes = 0.0
-        enough = _FEWEST_TRIALS
-        for rounds, (_, more_trials, more_successes) in enumerate(reversed(self._latest), start=1):
-            trials += more_trials
-            successes += more_successes
-            if trials >= enough and rounds >= _FEWEST_ROUNDS:
-                if _contradiction(self._old_trials, self._old_successes, trials, successes) > _ALARM_NATS:
+        enough, longest_gap_ns = _FEWEST_TRIALS, 0
+        for rounds, each in enumerate(reversed(self._latest), start=1):
+            trials += each.trials
+            successes += each.successes
+            worth_a_look = trials >= enough or (trials >= _FEWEST_TRIALS and each.gap_ns > longest_gap_ns)
+            longest_gap_ns = max(longest_gap_ns, each.gap_ns)
+            if worth_a_look and rounds >= _FEWEST_ROUNDS:
+                if _contradiction(self._old_trials, self._old_successes, trials, successes) > _alarm(each.gap_ns):
                     return rounds
-                enough = 2 * trials
+                enough = max(enough, 2 * trials)
         return 0
 
     def _start_over(self, rounds: int) -> None:
@@ -116,6 +125,11 @@ class _Position:
             gone = self._latest.popleft()
             self._latest_trials -= gone.trials
             self._latest_successes -= gone.successes
+
+
+def _alarm(gap_ns: int) -> float:
+    """The log likelihood ratio from which on content is believed to have changed within `gap_ns`."""
+    return _FLATTERY_NATS + math.log(max(1.0, CONTENT_LASTS_NS / max(1, gap_ns)))
 
 
 def _contradiction(trials: float, successes: float, other_trials: float, other_successes: float) -> float:
@@ -156,11 +170,13 @@ class Acceptance:
                 break
             # Of the requests accepted so far, some may have had no further draft.
             trials = max(reached * has / previous, passed)
-            if self._positions[index].add(_Trials(has, trials, passed), watchful=self._watchful):
+            position = self._positions[index]
+            gap_ns = now_ns - position.seen_ns if position.seen_ns is not None else 0
+            if position.add(_Trials(has, trials, passed, gap_ns), watchful=self._watchful):
                 changed = True
                 for later in self._positions[index + 1 :]:
                     later.shrink(_PRIOR_TRIALS)
-            self._positions[index].seen_ns = now_ns
+            position.seen_ns = now_ns
             previous, reached = float(has), float(passed)
         return changed
 

@@ -7,8 +7,6 @@ from nightjar_sidecar.policies import least_squares
 # Batches must lie so far apart to tell how time grows with them: of two that are close the difference is noise, and a
 # slope made of it would say at a crowd that drafting never pays, which nobody would then try.
 _SPAN = 2
-# A draft is small: its pass stays nearly flat beyond the largest batch that was measured.
-_ABOVE = 4
 
 
 class DraftLine:
@@ -33,7 +31,3 @@ class DraftLine:
 
     def __call__(self, gamma: int, requests: float) -> float:
         return gamma * (self._start + self._slope * requests)
-
-    def covers(self, requests: float) -> bool:
-        """Whether so many requests are not too far beyond all that were measured."""
-        return requests <= _ABOVE * self._most

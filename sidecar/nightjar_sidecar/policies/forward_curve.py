@@ -1,4 +1,4 @@
-"""The target's forward time as a curve over verified tokens.
+"""The target's forward time as a curve over verified tokens, and what each request costs beside its tokens.
 
 What was measured with long drafts at small batches predicts short drafts at large ones: the pass sees
 tokens. A line gives the trend and carries beyond what was seen; between measurements the ratio of measured
@@ -8,12 +8,23 @@ to line is interpolated, so that a knee or a jump past the captured graph sizes 
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from nightjar_sidecar.policies import least_squares
 
 _KNOTS_PER_OCTAVE = 2
-_BELOW = 4
-_ABOVE = 2
+# Passes of as many tokens must differ by this share of the largest batch to tell for half what a request costs:
+# told by batches that are close, noise would be multiplied on the way to the largest.
+_CONTRAST = 0.25
+
+
+class Pass(NamedTuple):
+    """So many tokens of so many requests took `seconds`, known by so much weight; all above 0."""
+
+    tokens: float
+    requests: float
+    seconds: float
+    weight: float
 
 
 def knot(tokens: float) -> int:
@@ -22,53 +33,43 @@ def knot(tokens: float) -> int:
 
 
 class ForwardCurve:
-    """`ForwardCurve(points)(tokens)` is seconds; points are (tokens, seconds, weight), all above 0."""
+    """`ForwardCurve(passes)(tokens, requests)` is seconds."""
 
-    def __init__(self, points: Iterable[tuple[float, float, float]] = ()) -> None:
-        points = list(points)
-        # Relative errors count: a small batch matters as much as a large one.
-        self._start, self._slope = least_squares.fit(
-            (((1.0, tokens), seconds, weight * seconds**-2) for tokens, seconds, weight in points), 2
-        )
-        near: dict[int, list[tuple[float, float, float]]] = {}
-        for point in points:
-            near.setdefault(knot(point[0]), []).append(point)
-        knots = sorted(_mean(group) for group in near.values())
+    def __init__(self, passes: Iterable[Pass] = ()) -> None:
+        passes = list(passes)
+        self._per_request = _per_request(passes)
+        passes = [_beside_requests(each, self._per_request) for each in passes]
+        self._start, self._slope = _line(passes)
+        knots = sorted(map(_mean, _near(passes)))
         # More tokens never take less time: a knot above a later one met an accident, so it is left out.
-        sound: list[tuple[float, float]] = []
-        for tokens, seconds in reversed(knots):
-            if not sound or seconds <= sound[0][1]:
-                sound.insert(0, (tokens, seconds))
-        self._tokens = [tokens for tokens, _ in sound]
-        self._ratios = [seconds / (self._start + self._slope * tokens) for tokens, seconds in sound]
+        sound: list[Pass] = []
+        for each in reversed(knots):
+            if not sound or each.seconds <= sound[0].seconds:
+                sound.insert(0, each)
+        self._tokens = [each.tokens for each in sound]
+        self._ratios = [each.seconds / (self._start + self._slope * each.tokens) for each in sound]
 
     def __bool__(self) -> bool:
         return bool(self._tokens)
 
-    def __call__(self, tokens: float) -> float:
+    def __call__(self, tokens: float, requests: float) -> float:
         knots, ratios = self._tokens, self._ratios
         if not knots:
             return 0.0
         line = self._start + self._slope * tokens
+        beside = self._per_request * requests
         right = bisect_left(knots, tokens)
         if right == 0:
-            return line * ratios[0]
+            return line * ratios[0] + beside
         if right == len(knots):
-            return line * ratios[-1]
+            return line * ratios[-1] + beside
         share = (tokens - knots[right - 1]) / (knots[right] - knots[right - 1])
-        return line * (ratios[right - 1] * (1 - share) + ratios[right] * share)
+        return line * (ratios[right - 1] * (1 - share) + ratios[right] * share) + beside
 
     @property
     def has_slope(self) -> bool:
         """Whether measurements lie far enough apart to tell how time grows with tokens."""
         return bool(self._tokens) and self._tokens[-1] >= 2 * self._tokens[0]
-
-    def covers(self, tokens: float) -> bool:
-        """Whether `tokens` lie between measurements, or not too far outside them.
-
-        Below the least the pass is nearly flat, above the most a line leads only so far.
-        """
-        return self.has_slope and self._tokens[0] / _BELOW <= tokens <= self._tokens[-1] * _ABOVE
 
     def octaves_away(self, tokens: float) -> float:
         """How far the nearest measurement is."""
@@ -77,9 +78,47 @@ class ForwardCurve:
         return min((abs(math.log2(tokens / measured)) for measured in near), default=math.inf)
 
 
-def _mean(points: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
-    whole = sum(weight for _, _, weight in points)
-    return (
-        sum(tokens * weight for tokens, _, weight in points) / whole,
-        sum(seconds * weight for _, seconds, weight in points) / whole,
-    )
+def _per_request(passes: Sequence[Pass]) -> float:
+    """Seconds that a request costs beside its tokens: its context is read however many of its tokens are verified.
+
+    Told by passes of about as many tokens that differ in requests; with one length everywhere nothing tells it.
+    """
+    if not passes:
+        return 0.0
+    start, slope = _line(passes)
+    most = max(passes, key=lambda each: each.requests)
+    known, products = (_CONTRAST * most.requests / most.seconds) ** 2, 0.0
+    for group in _near(passes):
+        usual = _mean(group)
+        grows = slope / (start + slope * usual.tokens)
+        for each in group:
+            more = (each.requests - usual.requests) / usual.seconds
+            longer = each.seconds / usual.seconds - 1 - grows * (each.tokens - usual.tokens)
+            known += each.weight * more * more
+            products += each.weight * more * longer
+    # And at most half of what any pass took.
+    return min(max(0.0, products / known), min(each.seconds / each.requests for each in passes) / 2)
+
+
+def _beside_requests(each: Pass, per_request: float) -> Pass:
+    return each._replace(seconds=each.seconds - per_request * each.requests)
+
+
+def _line(passes: Iterable[Pass]) -> Sequence[float]:
+    # Relative errors count: a small batch matters as much as a large one.
+    points = (((1.0, each.tokens), each.seconds, each.weight * each.seconds**-2) for each in passes)
+    return least_squares.fit(points, 2)
+
+
+def _near(passes: Iterable[Pass]) -> Iterable[Sequence[Pass]]:
+    """Passes of about as many tokens."""
+    near: dict[int, list[Pass]] = {}
+    for each in passes:
+        near.setdefault(knot(each.tokens), []).append(each)
+    return near.values()
+
+
+def _mean(passes: Sequence[Pass]) -> Pass:
+    weight = sum(each.weight for each in passes)
+    tokens, requests, seconds = (sum(each.weight * each[value] for each in passes) / weight for value in range(3))
+    return Pass(tokens, requests, seconds, weight)

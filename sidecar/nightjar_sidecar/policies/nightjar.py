@@ -9,21 +9,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nightjar_sidecar.attribution import Round
-from nightjar_sidecar.policies.acceptance import Acceptance
+from nightjar_sidecar.policies.acceptance import CONTENT_LASTS_NS, Acceptance
 from nightjar_sidecar.policies.dwell import Dwell
 from nightjar_sidecar.policies.probes import PROBE_STEPS, Candidate, Held, Probes
 from nightjar_sidecar.policies.prompt_load import PromptLoad
 from nightjar_sidecar.policies.protocol import Choice, Context, Decision, Segment
 from nightjar_sidecar.policies.time_cells import ROUNDS_TO_BE_SURE
 from nightjar_sidecar.policies.time_model import ROUNDS_TO_TRUST, TimeModel
+from nightjar_sidecar.policies.turnover import Turnover
 from nightjar_sidecar.space import Bucket, Space
 
 # A challenger must be so much better: more where the switch itself costs.
 _HYSTERESIS_ON_OFF = 0.03
 _HYSTERESIS_LENGTH = 0.01
-# Content lasts about so long; what the draft did not see may be other content.
-_CONTENT_LASTS_NS = 100_000_000_000
-# What may be accepted of it, given that all before was.
+# What may be accepted of other content, given that all before was.
 _OTHER_CONTENT = (0.3, 0.6, 0.9)
 # Rounds for which a decision is kept, and without a probe before the next is thought of, where little is new any
 # more: little changes from one to the next but by a change of content, and a decision takes time.
@@ -55,7 +54,7 @@ class Ingredients:
     `change_detection`: that estimate starts over when content changes. `prompts`: the draft's reading of prompts
     counts. `mixed_rounds`: rounds full of prompts teach the time model too. `switch_cost`: a return is charged over
     its dwell. `hysteresis`: a challenger must win by a margin. `guard`: a length is taken up only where it was
-    measured or is predicted near measurements. `probes`: what may win is tried.
+    measured or there is ground for a prediction. `probes`: what may win is tried.
     """
 
     full_information: bool = True
@@ -84,6 +83,7 @@ class Nightjar:
         self._probes = Probes()
         self._dwell = Dwell()
         self._prompts = PromptLoad()
+        self._turnover = Turnover()
         self._state_by_bucket: dict[Bucket, _State] = {}
         # As of which fit of the time model, and which lengths.
         self._grounded_by_bucket: dict[Bucket, tuple[int, Sequence[int]]] = {}
@@ -140,6 +140,8 @@ class Nightjar:
         if self._acceptance_for(round_.gamma).learn(round_.verified, round_.accepted, round_.time_ns):
             for each in self._state_by_bucket.values():
                 each.due = 0
+        if round_.typical and round_.gamma:
+            self._turnover.observe(round_, self._acceptance_for(round_.gamma).tokens(round_.gamma)[-1])
         self._prompts.observe(round_.time_ns, round_.prompt_tokens, round_.tokens)
         if round_.typical:
             self._times.learn(bucket, round_)
@@ -204,7 +206,7 @@ class Nightjar:
         return max(0, min(self._space.gamma_max, _CROWD_TOKENS // bucket.high - 1))
 
     def _grounded(self, bucket: Bucket) -> Sequence[int]:
-        """Lengths whose cost may be acted upon: measured more than once or twice, or predicted near measurements."""
+        """Lengths whose cost may be acted upon: measured more than once or twice, or predicted with some ground."""
         if not self._with.guard:
             return self._space.gammas
         fit, gammas = self._grounded_by_bucket.get(bucket, (0, ()))
@@ -213,7 +215,7 @@ class Nightjar:
             gammas = tuple(
                 gamma
                 for gamma in self._space.gammas
-                if times.count(bucket, gamma) >= ROUNDS_TO_TRUST or times.covers(gamma, bucket.high)
+                if times.count(bucket, gamma) >= ROUNDS_TO_TRUST or times.grounded(gamma)
             )
             self._grounded_by_bucket[bucket] = times.fits, gammas
         return gammas
@@ -246,7 +248,7 @@ class Nightjar:
 
         `round_ratio` is a round's time over that of a token at 0.
         """
-        changed = min(1.0, (self._now_ns - self._acceptance_for(gamma).seen_ns) / _CONTENT_LASTS_NS)
+        changed = min(1.0, (self._now_ns - self._acceptance_for(gamma).seen_ns) / CONTENT_LASTS_NS)
         gains = (1 - round_ratio / sum(rate**i for i in range(gamma + 1)) for rate in _OTHER_CONTENT)
         gain = sum(max(0.0, each) for each in gains) / len(_OTHER_CONTENT)
         return changed * gain * self._probes.blind_seconds
@@ -258,9 +260,12 @@ class Nightjar:
 
     def _tokens(self) -> Sequence[float]:
         most = self._space.gamma_max
+        share = self._turnover.share
         if self._with.full_information:
-            return self._acceptance.tokens(most)
-        return [self._acceptance_for(gamma).tokens(most)[gamma] for gamma in self._space.gammas]
+            promised = self._acceptance.tokens(most)
+        else:
+            promised = [self._acceptance_for(gamma).tokens(most)[gamma] for gamma in self._space.gammas]
+        return [1 + share * (tokens - 1) for tokens in promised]
 
     def _doubts(self, trials: int) -> Sequence[float]:
         most = self._space.gamma_max

@@ -82,22 +82,27 @@ class Cell:
 
 @dataclass(slots=True)
 class Passes:
-    """Rounds typical of no bucket, about alike in tokens: (all tokens, forward, draft, requests that drafted, when)."""
+    """Rounds typical of no bucket, about alike in tokens.
 
-    samples: deque[tuple[float, float, float, float, int]] = field(default_factory=lambda: deque(maxlen=_WINDOW))
+    (all tokens, requests, forward, draft, requests that drafted, when).
+    """
+
+    samples: deque[tuple[float, float, float, float, float, int]] = field(default_factory=lambda: deque(maxlen=_WINDOW))
     count: int = 0
 
     def add(self, round_: Round, tokens: float) -> None:
         drafting = float(round_.verified[0]) if round_.verified else 0.0
-        self.samples.append((tokens, round_.forward_seconds, round_.draft_seconds, drafting, round_.time_ns))
+        self.samples.append(
+            (tokens, float(round_.batch), round_.forward_seconds, round_.draft_seconds, drafting, round_.time_ns)
+        )
         self.count += 1
 
     def scale(self, forward: float, draft: float, until_ns: int) -> None:
         """Passes up to then would take so many times what they took."""
         self.samples = deque(
             (
-                (t, f * forward, d * draft, n, when) if when <= until_ns else (t, f, d, n, when)
-                for t, f, d, n, when in self.samples
+                (t, r, f * forward, d * draft, n, when) if when <= until_ns else (t, r, f, d, n, when)
+                for t, r, f, d, n, when in self.samples
             ),
             maxlen=_WINDOW,
         )

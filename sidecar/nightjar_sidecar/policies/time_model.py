@@ -5,12 +5,12 @@ fitted to all locations gives the shape and the nearest length seen in the bucke
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from nightjar_sidecar.attribution import Round
 from nightjar_sidecar.policies.draft_line import DraftLine
 from nightjar_sidecar.policies.drift import Change, Drift, Kind
-from nightjar_sidecar.policies.forward_curve import ForwardCurve, knot
+from nightjar_sidecar.policies.forward_curve import ForwardCurve, Pass, knot
 from nightjar_sidecar.policies.robust import location
 from nightjar_sidecar.policies.time_cells import ROUNDS_TO_BE_SURE, Cell, Host, Passes, Reference
 from nightjar_sidecar.space import Bucket
@@ -32,8 +32,7 @@ _DOUBT = 0.1
 _LEAST_DOUBT = 0.03
 # … more the farther the nearest measured pass is, for a knee may lie between,
 _DOUBT_PER_OCTAVE = 0.05
-# where the prediction goes well beyond all measurements, and where there is no ground for one at all.
-_FAR_DOUBT = 0.2
+# and where there is no ground for a prediction at all.
 _BLIND_DOUBT = 0.5
 # Rounds that halve it, and what comes back while a cell is not seen, all of it after so long.
 _DOUBT_ROUNDS = 1.5
@@ -141,9 +140,9 @@ class TimeModel:
         modelled = self.seconds(bucket, gamma, bucket.high, ROUNDS_TO_BE_SURE)
         return min(1.0, modelled / measured) if modelled and measured else 1.0
 
-    def covers(self, gamma: int, batch: float) -> bool:
-        """Whether a prediction for this never timed length lies among, or near, what was timed."""
-        return self._forward.covers(batch * (gamma + 1)) and (gamma == 0 or self._draft.covers(batch))
+    def grounded(self, gamma: int) -> bool:
+        """Whether anything tells how the time of this length grows with a batch."""
+        return self._forward.has_slope and (gamma == 0 or bool(self._draft))
 
     def draft_seconds(self, gamma: int, requests: float) -> float:
         """What it takes so many requests to draft, as the smooth model has it; 0 while no draft was timed."""
@@ -155,18 +154,18 @@ class TimeModel:
         `tries` were made in vain to time the cell; each tells about as much as a round.
         """
         cell = self._cells.get(bucket, {}).get(gamma)
-        if cell is None and not (self._forward.has_slope and (gamma == 0 or self._draft)):
-            doubt = _BLIND_DOUBT
-        elif cell is None and not self.covers(gamma, bucket.high):
-            doubt = _FAR_DOUBT
-        else:
-            doubt = _DOUBT if self._spread is None else max(_LEAST_DOUBT, self._spread)
-            if cell is None:
-                doubt += _DOUBT_PER_OCTAVE * self._forward.octaves_away(bucket.high * (gamma + 1))
-            doubt = min(_DOUBT, doubt)
-        count = cell.count if cell else 0
+        # Rounds that are not believed yet end no doubt.
+        count = cell.count if cell and cell.count >= ROUNDS_TO_TRUST else 0
         stale = _STALE_DOUBT * min(1.0, (now_ns - cell.seen_ns) / _STALE_NS) if cell else 0.0
-        return doubt / (1 + (count + tries) / _DOUBT_ROUNDS) + stale
+        return self._first_doubt(bucket, gamma, timed=cell is not None) / (1 + (count + tries) / _DOUBT_ROUNDS) + stale
+
+    def _first_doubt(self, bucket: Bucket, gamma: int, *, timed: bool) -> float:
+        """Before the cell's own rounds tell more."""
+        if not timed and not self.grounded(gamma):
+            return _BLIND_DOUBT
+        usual = _DOUBT if self._spread is None else min(_DOUBT, max(_LEAST_DOUBT, self._spread))
+        octaves = 0.0 if timed else self._forward.octaves_away(bucket.high * (gamma + 1))
+        return usual + _DOUBT_PER_OCTAVE * octaves
 
     def keep(self, buckets: Container[Bucket]) -> None:
         """Forget all other buckets."""
@@ -179,7 +178,7 @@ class TimeModel:
         """The smooth model: a forward pass by verified tokens; draft passes, each linear in requests."""
         shape = self._shapes.get((gamma, batch))
         if shape is None:
-            shape = self._forward(batch * (gamma + 1)), self._draft(gamma, batch)
+            shape = self._forward(batch * (gamma + 1), batch), self._draft(gamma, batch)
             self._shapes[gamma, batch] = shape
         return shape
 
@@ -220,8 +219,8 @@ class TimeModel:
         if not round_.prefill_tokens:
             return round_.forward_seconds
         tokens = round_.batch * (round_.gamma + 1)
-        whole = self._forward(tokens + round_.prefill_tokens)
-        return round_.forward_seconds * (self._forward(tokens) / whole if whole else 1.0)
+        whole = self._forward(tokens + round_.prefill_tokens, round_.batch)
+        return round_.forward_seconds * (self._forward(tokens, round_.batch) / whole if whole else 1.0)
 
     def _drift(self, cell: Cell, cells: dict[int, Cell]) -> float:
         """By how much the bucket's times have changed since `cell` was measured (longer contexts, say)."""
@@ -237,21 +236,23 @@ class TimeModel:
     def _refit(self) -> None:
         self._rounds_to_refit = round(min(_REFIT_AT_MOST, max(_REFIT_EVERY, _REFIT_SHARE * self._rounds)))
         cells = [(gamma, cell) for cells in self._cells.values() for gamma, cell in cells.items()]
-        passes = [(cell.batch * (gamma + 1), cell.forward, min(cell.count, ROUNDS_TO_BE_SURE)) for gamma, cell in cells]
+        passes = [
+            Pass(cell.batch * (gamma + 1), cell.batch, cell.forward, min(cell.count, ROUNDS_TO_BE_SURE))
+            for gamma, cell in _trusted(cells)
+        ]
         drafts = [
             (gamma, cell.batch, cell.draft, min(cell.count, ROUNDS_TO_BE_SURE))
-            for gamma, cell in cells
-            if cell.draft > 0
+            for gamma, cell in _trusted([(gamma, cell) for gamma, cell in cells if cell.draft > 0])
         ]
-        known = {knot(tokens) for tokens, _, _ in passes}
-        drafted = {(gamma, knot(cell.batch)) for gamma, cell in cells}
+        known = {knot(each.tokens) for each in passes}
+        drafted = {(gamma, knot(batch)) for gamma, batch, _, _ in drafts}
         for (_, gamma), other in self._passes.items():
             if other.count < ROUNDS_TO_TRUST:
                 continue
             *measured, _ = zip(*other.samples, strict=True)
-            tokens, forward, draft, drafting = map(location, measured)
+            tokens, requests, forward, draft, drafting = map(location, measured)
             if knot(tokens) not in known:
-                passes.append((tokens, forward, other.weight))
+                passes.append(Pass(tokens, requests, forward, other.weight))
             if draft > 0 and drafting >= 1 and (gamma, knot(drafting)) not in drafted:
                 drafts.append((gamma, drafting, draft, other.weight))
         self._forward = ForwardCurve(passes)
@@ -262,6 +263,11 @@ class TimeModel:
         for gamma, cell in cells:
             self._compare(gamma, cell)
         self._spread = _spread(self._cells.values())
+
+
+def _trusted(cells: Sequence[tuple[int, Cell]]) -> Sequence[tuple[int, Cell]]:
+    """Those of a few rounds, for a spike in one of two would bend the curves for all; at the very first, any."""
+    return [(gamma, cell) for gamma, cell in cells if cell.count >= ROUNDS_TO_TRUST] or cells
 
 
 def _best_known(cells: Mapping[int, Cell], gamma: int, at_least: int) -> Cell:
