@@ -145,6 +145,11 @@ class TimeModel:
         """Whether a prediction for this never timed length lies among, or near, what was timed."""
         return self._forward.covers(batch * (gamma + 1)) and (gamma == 0 or self._draft.covers(batch))
 
+    def prompt_seconds(self, gamma: int, batch: float, prompt_tokens: float) -> float:
+        """What so many tokens of prompts add to a pass, as the smooth model has it."""
+        tokens = batch * (gamma + 1)
+        return self._forward(tokens + prompt_tokens) - self._forward(tokens)
+
     def draft_seconds(self, gamma: int, requests: float) -> float:
         """What it takes so many requests to draft, as the smooth model has it; 0 while no draft was timed."""
         return self._draft(gamma, requests)
