@@ -53,9 +53,9 @@ class Ingredients:
 
     `full_information`: one estimate of acceptance from all rounds, not one per length from its own rounds.
     `change_detection`: that estimate starts over when content changes. `prompts`: the draft's reading of prompts
-    counts. `mixed_rounds`: rounds full of prompts teach the time model too. `switch_cost`: a return is charged over
-    its dwell. `hysteresis`: a challenger must win by a margin. `guard`: a length is taken up only where it was
-    measured or is predicted near measurements. `probes`: what may win is tried.
+    counts, and what is read again where blocks are short. `mixed_rounds`: rounds full of prompts teach the time model
+    too. `switch_cost`: a return is charged over its dwell. `hysteresis`: a challenger must win by a margin. `guard`: a
+    length is taken up only where it was measured or is predicted near measurements. `probes`: what may win is tried.
     """
 
     full_information: bool = True
