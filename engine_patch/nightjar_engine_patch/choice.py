@@ -9,6 +9,7 @@ class StepChoice:
 
     started_ns: int
     decode_batch: int = 0
+    recomputed_tokens: int = 0
     gamma: int = 0
     plan_version: int = 0
     own_ns: int = 0

@@ -22,6 +22,7 @@ class StepRecord:
     step_ns: int
     decode_batch: int
     scheduled_tokens: int
+    recomputed_tokens: int
     drafts: Mapping[str, Sequence[int]]
     """What was verified, by request."""
     proposed: Collection[str] | None
@@ -61,6 +62,7 @@ def to_message(record: StepRecord) -> engine_pb2.StepReport:
         decode_batch=record.decode_batch,
         prefill_tokens=max(prefill_tokens, 0),
         scheduled_tokens=record.scheduled_tokens,
+        recomputed_tokens=record.recomputed_tokens,
         gamma_verified=gamma_verified,
         drafted_at_step=drafted_at_step,
         gamma_drafted=record.gamma,

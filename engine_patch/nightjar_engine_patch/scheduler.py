@@ -89,6 +89,7 @@ class NightjarScheduler(Scheduler):
         started = monotonic_ns()
         choice = self._choice
         choice.decode_batch = self._count_decodes(scheduler_output)
+        choice.recomputed_tokens = self._count_recomputed(scheduler_output)
         choice.gamma = self._choose_gamma(choice)
         scheduler_output.num_spec_tokens_to_schedule = choice.gamma
         self._drop_late_drafts(scheduler_output.num_scheduled_tokens)
@@ -165,6 +166,21 @@ class NightjarScheduler(Scheduler):
             for name, tokens in scheduled.items()
         )
 
+    def _count_recomputed(self, scheduler_output: Any) -> int:
+        """Prompt tokens of this step that are read again, for their requests had been sent back."""
+        scheduled, requests = scheduler_output.num_scheduled_tokens, self.requests
+        # A request that goes on is a new one to the newer model runner.
+        reading = {request.req_id for request in scheduler_output.scheduled_new_reqs}
+        reading.update(scheduler_output.scheduled_cached_reqs.resumed_req_ids)
+        reading.update(request.request_id for request in self._inflight_prefills)
+        recomputed = 0
+        for name in reading:
+            request, tokens = requests[name], scheduled.get(name, 0)
+            if request.num_preemptions and tokens:
+                # The last token of a prompt emits, so it counts as decoded.
+                recomputed += tokens - (request.num_computed_tokens + tokens >= request.num_tokens)
+        return recomputed
+
     def _drop_late_drafts(self, scheduled: Mapping[str, int]) -> None:
         """A request that had no room in this step would have its drafts credited to the wrong step later."""
         if len(scheduled) == len(self.running):
@@ -188,6 +204,7 @@ class NightjarScheduler(Scheduler):
             step_ns=now - max(choice.started_ns, self._last_output_ns),
             decode_batch=choice.decode_batch,
             scheduled_tokens=scheduler_output.total_num_scheduled_tokens,
+            recomputed_tokens=choice.recomputed_tokens,
             drafts=scheduler_output.scheduled_spec_decode_tokens,
             proposed=self._proposed,
             row_of=model_runner_output.req_id_to_index,

@@ -26,8 +26,9 @@ class Round:
 
     `verified` and `accepted` count requests by draft position. `prefill_tokens` were in its verifying
     step, `prefill_share` is their largest share of the tokens of its drafting or verifying step, and
-    `prompt_tokens` counts all since the round before. `host_seconds` is the time between this step and the
-    one before in which neither model worked; None when not known.
+    `prompt_tokens` counts all since the round before, `recomputed_tokens` those among them of requests that had been
+    sent back. `host_seconds` is the time between this step and the one before in which neither model worked; None when
+    not known.
     """
 
     step: int
@@ -42,6 +43,7 @@ class Round:
     prefill_tokens: int = 0
     prefill_share: float = 0.0
     prompt_tokens: int = 0
+    recomputed_tokens: int = 0
     catch_up_seconds: float = 0.0
     host_seconds: float | None = None
 
@@ -80,6 +82,7 @@ class Attribution:
         self._drafting: OrderedDict[int, _Drafting] = OrderedDict()
         self._last: StepReport | None = None
         self._prompt_tokens = 0
+        self._recomputed_tokens = 0
         self.unattributed = 0
 
     def round(self, report: StepReport) -> Round | None:
@@ -88,6 +91,7 @@ class Attribution:
         drafting = self._drafting.get(report.drafted_at_step)
         self._remember(report)
         self._prompt_tokens += report.prefill_tokens
+        self._recomputed_tokens += report.recomputed_tokens
         if report.decode_batch == 0:
             return None
         if report.gamma_verified == 0:
@@ -95,8 +99,9 @@ class Attribution:
         elif drafting is None:
             self.unattributed += 1
             return None
-        prompt_tokens, self._prompt_tokens = self._prompt_tokens, 0
-        return _round(report, drafting, prompt_tokens, _host_seconds(last, report))
+        prompts = self._prompt_tokens, self._recomputed_tokens
+        self._prompt_tokens = self._recomputed_tokens = 0
+        return _round(report, drafting, prompts, _host_seconds(last, report))
 
     def _remember(self, report: StepReport) -> None:
         if report.gamma_drafted == 0:
@@ -106,7 +111,8 @@ class Attribution:
             self._drafting.popitem(last=False)
 
 
-def _round(report: StepReport, drafting: _Drafting, prompt_tokens: int, host_seconds: float | None) -> Round:
+def _round(report: StepReport, drafting: _Drafting, prompts: tuple[int, int], host_seconds: float | None) -> Round:
+    prompt_tokens, recomputed_tokens = prompts
     return Round(
         step=report.step,
         time_ns=report.time_ns,
@@ -120,6 +126,7 @@ def _round(report: StepReport, drafting: _Drafting, prompt_tokens: int, host_sec
         prefill_tokens=report.prefill_tokens,
         prefill_share=max(_prefill_share(report), drafting.prefill_share),
         prompt_tokens=prompt_tokens,
+        recomputed_tokens=recomputed_tokens,
         catch_up_seconds=report.catch_up_ns * 1e-9,
         host_seconds=host_seconds,
     )

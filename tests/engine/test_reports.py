@@ -97,6 +97,7 @@ STEP = StepRecord(
     step_ns=1_000,
     decode_batch=3,
     scheduled_tokens=4 + 3 + 60,
+    recomputed_tokens=40,
     drafts={"a": [5, 6, 7], "b": [5, 6]},
     proposed=None,
     row_of={"a": 0, "b": 1, "c": 2},
@@ -123,7 +124,7 @@ def test_a_message_says_what_the_step_verified_emitted_and_cost():
     assert (message.verified_tokens, message.accepted_tokens, message.emitted_tokens) == (5, 4, 5)
     assert (message.drafted_at_step, message.gamma_verified, message.gamma_drafted) == (11, 3, 2)
     assert (message.forward_ns, message.draft_ns, message.catch_up_ns, message.step_ns) == (720, 200, 30, 1_000)
-    assert message.prefill_tokens == 59
+    assert (message.prefill_tokens, message.recomputed_tokens) == (59, 40)
 
 
 def test_what_only_filled_up_the_batch_counts_as_no_draft_even_if_it_was_right():

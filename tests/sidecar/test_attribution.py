@@ -58,9 +58,12 @@ def test_a_round_whose_drafting_step_was_dropped_is_no_round():
 
 def test_a_step_that_emits_nothing_is_no_round_but_its_prompt_tokens_are_counted():
     attribution = Attribution()
-    assert attribution.round(report(1, decode_batch=0, prefill_tokens=512, emitted_tokens=0)) is None
-    assert attribution.round(report(2, prefill_tokens=100)).prompt_tokens == 612
-    assert attribution.round(report(3)).prompt_tokens == 0
+    prompts_alone = report(1, decode_batch=0, prefill_tokens=512, recomputed_tokens=200, emitted_tokens=0)
+    assert attribution.round(prompts_alone) is None
+    second = attribution.round(report(2, prefill_tokens=100, recomputed_tokens=30))
+    assert (second.prompt_tokens, second.recomputed_tokens) == (612, 230)
+    third = attribution.round(report(3))
+    assert (third.prompt_tokens, third.recomputed_tokens) == (0, 0)
 
 
 @pytest.mark.parametrize("step_with_prompt", [1, 2])

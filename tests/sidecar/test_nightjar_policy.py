@@ -175,6 +175,43 @@ def test_the_cost_of_reading_prompts_counts_against_speculation(toy):
     assert all(dear[gamma] > free[gamma] for gamma in range(1, 6))
 
 
+def with_prompts(round_, tokens, recomputed):
+    """The round with so many tokens of prompts in its pass, in every second one."""
+    if round_.step % 2:
+        return round_
+    share = tokens / (tokens + round_.batch * (1 + round_.gamma))
+    longer = round_.forward_seconds + tokens * 0.2e-3
+    prompts = {"prefill_tokens": tokens, "prefill_share": share, "prompt_tokens": tokens}
+    return replace(round_, forward_seconds=longer, recomputed_tokens=recomputed, **prompts)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_was_sent_back_is_read_again_in_every_round_so_rounds_that_give_more_are_worth_more(toy, seed):
+    """As many tokens of new prompts come with what is written, so they favour no length."""
+    chosen = {}
+    for recomputed in (0, 80):
+        world, policy = toy(seed), Nightjar(SPACE)
+        assert world.best(48, SPACE.gamma_max) == 0
+        assert world.cost(48, 1) + 8e-3 / 1.75 < 0.9 * (world.cost(48, 0) + 8e-3)
+        lengths = chosen[recomputed] = []
+        for _ in range(800):
+            lengths.append(policy.predict(world.context(48)).gamma)
+            policy.learn(with_prompts(world.run(48, lengths[-1]), 80, recomputed))
+    assert chosen[0][-100:].count(0) > 85
+    assert chosen[80][-100:].count(0) < 15
+
+
+def test_a_draft_reads_what_was_sent_back_once_for_all_that_a_round_gives(toy):
+    world, policy = toy(0), Nightjar(SPACE)
+    world.play(policy, 32, 300)
+    free = policy.score(Context(32, 0, 0.0, 0, 1e-3))
+    policy._prompts.observe(world.now_ns, 64_000, 32, recomputed_tokens=64_000)
+    dear = policy.score(Context(32, 0, 0.0, 0, 1e-3))
+    more = [dear[gamma] - free[gamma] for gamma in range(6)]
+    assert more[0] > 0
+    assert more[1:] == sorted(more[1:], reverse=True)
+
+
 def test_asking_for_a_plan_again_changes_nothing(toy):
     world, policy = toy(0), Nightjar(SPACE)
     for _ in range(200):

@@ -13,6 +13,7 @@ def report(row):
         time_ns=round(step.now * 1e9),
         decode_batch=int(step.batch),
         prefill_tokens=int(step.own_prefill_tokens),
+        recomputed_tokens=int(step.own_recomputed_tokens),
         gamma_verified=int(step.gamma),
         drafted_at_step=int(step.drafted_at_step),
         gamma_drafted=int(step.gamma_drafted),

@@ -92,6 +92,21 @@ def test_requests_are_sent_back_when_blocks_run_short_and_still_finish():
     assert driver.follow(scenario(), table(0), 0).preemptions == 0
 
 
+def test_what_is_read_again_is_what_was_sent_back():
+    """All prompts are read once; what is more was counted as read again."""
+    crowd = scenario(engine=Engine(blocks=300))
+    machine, read, again = Machine(crowd, 0), 0.0, 0.0
+    while machine.batch > 0:
+        row = StepRow(*machine.advance(0)[: len(StepRow._fields)])
+        read += row.prompt_tokens
+        again += row.recomputed_tokens
+    prompts = sum(int(chunk.prompt.sum()) for chunk in crowd.trace(0))
+    assert machine.state["preemptions"][0] > 0
+    assert 0 < again < read
+    # The last token of a prompt emits, so it counts as decoded.
+    assert read - again == prompts - 200
+
+
 def test_a_request_that_can_never_fit_is_refused_with_a_reason():
     with pytest.raises(ValueError, match="a KV pool that holds the longest request is required"):
         driver.follow(scenario(trace=one_request(200, 100), engine=Engine(blocks=5)), table(0), 0)
@@ -153,7 +168,7 @@ def test_rounds_are_those_that_the_sidecar_makes_of_the_same_reports(report_of):
         if round_ is None or round_.prompt_tokens != ours.prompt_tokens:
             continue
         compared += 1
-        for name in ("step", "batch", "gamma", "tokens", "verified", "accepted", "prefill_tokens"):
+        for name in ("step", "batch", "gamma", "tokens", "verified", "accepted", "prefill_tokens", "recomputed_tokens"):
             assert getattr(round_, name) == getattr(ours, name), name
         assert round_.draft_seconds == pytest.approx(ours.draft_seconds, abs=2e-9)
         assert round_.prefill_share == pytest.approx(ours.prefill_share)

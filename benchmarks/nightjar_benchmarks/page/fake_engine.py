@@ -105,6 +105,7 @@ class FakeEngine:
                 step_ns=forward_ns + draft_ns + catch_up_ns,
                 decode_batch=batch,
                 scheduled_tokens=batch * (1 + verified),
+                recomputed_tokens=0,
                 drafts={str(row): range(verified) for row in range(batch)} if verified else {},
                 proposed=None,
                 row_of={str(row): row for row in range(batch)},

@@ -114,6 +114,7 @@ def round_of(row: Sequence[float]) -> Round:
         prefill_tokens=int(row[15]),
         prefill_share=row[8],
         prompt_tokens=int(row[9]),
+        recomputed_tokens=int(row[20]),
         catch_up_seconds=row[10],
         host_seconds=0.0,
     )

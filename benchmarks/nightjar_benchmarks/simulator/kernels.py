@@ -21,7 +21,7 @@ ON_DEVICE, LEAVING, AWAY, RETURNING = 0, 1, 2, 3
 # After a step that drafted, at most the last draft and the bonus token are unread.
 _FRESH_LAG = 2
 _POSITIONS = 8
-_ROW_FIELDS = 20
+_ROW_FIELDS = 22
 # Histograms: bin = _BINS_PER_E · ln(seconds / _SHORTEST).
 _SHORTEST = 1e-4
 _BINS_PER_E = 16.0
@@ -89,6 +89,7 @@ def _send_back_latest(st: State) -> None:
     st.blocks[slot] = 0
     st.prompt_left[slot] += st.context[slot]
     st.context[slot] = 0
+    st.again[slot] = 1
     st.stale[slot] = 0
     st.drafts[slot] = 0
     st.sent_back_slots[st.sent_back] = slot
@@ -123,6 +124,7 @@ def _place(st: State, index: int) -> int:
     st.left[slot] = st.output[index]
     st.done[slot] = 0
     st.region[slot] = st.region_of[index]
+    st.again[slot] = 0
     st.stale[slot] = 0
     st.drafts[slot] = 0
     st.blocks[slot] = 0
@@ -158,7 +160,7 @@ def _admit(st: State, budget: int) -> None:
 @jit
 def _count(st: State) -> None:
     """Who emits in the scheduled step, and what it computes."""
-    batch = requests = prefill = verify = 0
+    batch = requests = prefill = recomputed = verify = 0
     for index in range(st.running):
         slot = st.order[index]
         tokens = st.scheduled[slot]
@@ -168,9 +170,11 @@ def _count(st: State) -> None:
         if st.prompt_left[slot] > 0:
             # A request whose prompt ends in this step emits with its last prompt token.
             prefill += tokens - st.emits[slot]
+            recomputed += (tokens - st.emits[slot]) * st.again[slot]
         else:
             verify += max(tokens - 1, 0)
-    st.batch, st.requests, st.prefill_tokens, st.verify_tokens = batch, requests, prefill, verify
+    st.batch, st.requests, st.verify_tokens = batch, requests, verify
+    st.prefill_tokens, st.recomputed_tokens = prefill, recomputed
 
 
 @jit
@@ -267,6 +271,7 @@ def _emit(st: State, end: float, row: Floats) -> int:
         elif st.prompt_left[slot] > 0:
             st.context[slot] += st.prompt_left[slot]
             st.prompt_left[slot] = 0
+            st.again[slot] = 0
             st.stale[slot] = st.context[slot]
             given = 1
         else:
@@ -396,9 +401,10 @@ def _execute(st: State, gamma: int, row: Floats) -> None:
     in_system_before = st.running
     row[:] = 0.0
     st.step += 1
-    batch, verify, prefill = st.batch, st.verify_tokens, st.prefill_tokens
+    batch, verify, prefill, recomputed = st.batch, st.verify_tokens, st.prefill_tokens, st.recomputed_tokens
     forward, context = _forward_seconds(st)
     st.prompt_tokens += prefill
+    st.recomputed_since += recomputed
     tokens = _emit(st, st.now + st.host_s + forward, row)
     drafting = caught_up = stale = 0
     draft_seconds = catch_up_seconds = 0.0
@@ -426,6 +432,7 @@ def _execute(st: State, gamma: int, row: Floats) -> None:
     row[9] = st.prompt_tokens
     row[10], row[11], row[12] = catch_up_seconds, caught_up, stale
     row[13], row[14], row[15] = gamma, draft_seconds, prefill
+    row[19], row[20] = recomputed, st.recomputed_since
     after = st.running
     st.running = in_system_before
     _account(st, seconds, tokens)
@@ -433,6 +440,7 @@ def _execute(st: State, gamma: int, row: Floats) -> None:
     st.now += seconds
     if batch > 0:
         st.prompt_tokens = 0
+        st.recomputed_since = 0
     st.gamma_drafted, st.draft_seconds, st.draft_prefill_share = gamma, draft_seconds, share
     st.drafted_at_step = st.step
     if st.elastic:
@@ -452,7 +460,7 @@ def advance(state: Record, row: Floats, gamma: int) -> int:
     st = state[0]
     _execute(st, gamma, row)
     batch = _schedule(st)
-    row[19] = st.requests
+    row[21] = st.requests
     return batch
 
 

@@ -88,6 +88,8 @@ STATE = np.dtype(
         ("done", "i8", _SLOTS),
         ("region", "i8", _SLOTS),
         ("stale", "i8", _SLOTS),
+        # Whether what is computed for it was computed before it was sent back.
+        ("again", "i8", _SLOTS),
         ("drafts", "i8", _SLOTS),
         ("scheduled", "i8", _SLOTS),
         ("emits", "i8", _SLOTS),
@@ -104,11 +106,13 @@ STATE = np.dtype(
         ("batch", "i8"),
         ("requests", "i8"),
         ("prefill_tokens", "i8"),
+        ("recomputed_tokens", "i8"),
         ("verify_tokens", "i8"),
         ("gamma_drafted", "i8"),
         ("draft_seconds", "f8"),
         ("draft_prefill_share", "f8"),
         ("prompt_tokens", "i8"),
+        ("recomputed_since", "i8"),
         ("drafted_at_step", "i8"),
         ("rng", "u8"),
         ("content_seed", "u8"),
@@ -151,6 +155,8 @@ class StepRow(NamedTuple):
     free_blocks: float
     waiting: float
     residency: float
+    own_recomputed_tokens: float
+    recomputed_tokens: float
     next_requests: float
 
 

@@ -52,9 +52,9 @@ class Ingredients:
 
     `full_information`: one estimate of acceptance from all rounds, not one per length from its own rounds.
     `change_detection`: that estimate starts over when content changes. `prompts`: the draft's reading of prompts
-    counts. `mixed_rounds`: rounds full of prompts teach the time model too. `switch_cost`: a return is charged over
-    its dwell. `hysteresis`: a challenger must win by a margin. `guard`: a length is taken up only where it was
-    measured or there is ground for a prediction. `probes`: what may win is tried.
+    counts, and what is read again where blocks are short. `mixed_rounds`: rounds full of prompts teach the time model
+    too. `switch_cost`: a return is charged over its dwell. `hysteresis`: a challenger must win by a margin. `guard`: a
+    length is taken up only where it was measured or there is ground for a prediction. `probes`: what may win is tried.
     """
 
     full_information: bool = True
@@ -142,7 +142,7 @@ class Nightjar:
                 each.due = 0
         if round_.typical and round_.gamma:
             self._turnover.observe(round_, self._acceptance_for(round_.gamma).tokens(round_.gamma)[-1])
-        self._prompts.observe(round_.time_ns, round_.prompt_tokens, round_.tokens)
+        self._prompts.observe(round_.time_ns, round_.prompt_tokens, round_.tokens, round_.recomputed_tokens)
         if round_.typical:
             self._times.learn(bucket, round_)
         elif round_.forward_seconds > 0 and self._with.mixed_rounds:
@@ -168,11 +168,21 @@ class Nightjar:
     def _costs(self, bucket: Bucket, context: Context) -> list[float]:
         """By length; empty while no round was timed."""
         seconds = self._times.lengths(bucket, self._space.gammas, context.batch)
-        if not seconds or not self._with.prompts:
-            return [each / tokens for each, tokens in zip(seconds, self._tokens(), strict=False)]
+        if seconds and self._with.prompts:
+            return self._with_reading(seconds, context)
+        return [each / tokens for each, tokens in zip(seconds, self._tokens(), strict=False)]
+
+    def _with_reading(self, seconds: Sequence[float], context: Context) -> list[float]:
+        """Costs of rounds of so many seconds and of what has to be read beside them."""
         # A draft that is used reads every prompt too; per emitted token, and a round gives `batch` of them.
         reading = context.batch * context.catch_up_seconds * self._prompts.per_emitted_token
         start = context.catch_up_start_seconds * self._prompts.share_of_rounds
+        again = self._prompts.recomputed_per_round
+        if again:
+            # Requests are sent back as rounds go by, so the more a round gives the less is read again for it.
+            times, batch = self._times, context.batch
+            seconds = [each + times.prompt_seconds(gamma, batch, again) for gamma, each in enumerate(seconds)]
+            start += again * context.catch_up_seconds
         costs = [(each + start) / tokens + reading for each, tokens in zip(seconds, self._tokens(), strict=True)]
         costs[0] = seconds[0]
         return costs

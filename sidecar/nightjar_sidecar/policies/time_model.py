@@ -144,6 +144,11 @@ class TimeModel:
         """Whether anything tells how the time of this length grows with a batch."""
         return self._forward.has_slope and (gamma == 0 or bool(self._draft))
 
+    def prompt_seconds(self, gamma: int, batch: float, prompt_tokens: float) -> float:
+        """What so many tokens of prompts add to a pass, as the smooth model has it."""
+        tokens = batch * (gamma + 1)
+        return self._forward(tokens + prompt_tokens, batch) - self._forward(tokens, batch)
+
     def draft_seconds(self, gamma: int, requests: float) -> float:
         """What it takes so many requests to draft, as the smooth model has it; 0 while no draft was timed."""
         return self._draft(gamma, requests)

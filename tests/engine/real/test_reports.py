@@ -83,6 +83,16 @@ def test_tokens_of_a_step_are_prompts_decodes_and_drafts(story):
     assert sum(report.prefill_tokens for report in story["reports"]) + len(story["made"]) > prompts / 2
 
 
+def test_prompts_are_read_once_but_for_what_was_sent_back(story):
+    assert story["counters"]["vllm:num_preemptions_total"]
+    assert all(report.recomputed_tokens <= report.prefill_tokens for report in story["reports"])
+    again = sum(report.recomputed_tokens for report in story["reports"])
+    read = sum(report.prefill_tokens for report in story["reports"])
+    prompts = sum(len(prompt) - 1 for prompt, _ in story["made"])
+    assert again > 0
+    assert read - again <= prompts, "some of them were in the prefix cache"
+
+
 def test_times_and_counts_are_possible(story, crowded):
     for report in story["reports"]:
         assert report.step_ns == report.forward_ns + report.draft_ns + report.catch_up_ns

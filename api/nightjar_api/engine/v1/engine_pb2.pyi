@@ -119,12 +119,13 @@ class StepBatch(_message.Message):
     def __init__(self, reports: _Optional[_Iterable[_Union[StepReport, _Mapping]]] = ..., dropped: _Optional[int] = ...) -> None: ...
 
 class StepReport(_message.Message):
-    __slots__ = ("step", "time_ns", "decode_batch", "prefill_tokens", "scheduled_tokens", "gamma_verified", "drafted_at_step", "gamma_drafted", "emitted_tokens", "verified_tokens", "accepted_tokens", "verified_by_position", "accepted_by_position", "forward_ns", "draft_ns", "catch_up_ns", "step_ns", "catch_up_tokens", "stale_tokens", "free_blocks", "total_blocks", "running", "waiting", "draft_residency", "plan_version", "overhead_ns", "elastic_ns")
+    __slots__ = ("step", "time_ns", "decode_batch", "prefill_tokens", "scheduled_tokens", "recomputed_tokens", "gamma_verified", "drafted_at_step", "gamma_drafted", "emitted_tokens", "verified_tokens", "accepted_tokens", "verified_by_position", "accepted_by_position", "forward_ns", "draft_ns", "catch_up_ns", "step_ns", "catch_up_tokens", "stale_tokens", "free_blocks", "total_blocks", "running", "waiting", "draft_residency", "plan_version", "overhead_ns", "elastic_ns")
     STEP_FIELD_NUMBER: _ClassVar[int]
     TIME_NS_FIELD_NUMBER: _ClassVar[int]
     DECODE_BATCH_FIELD_NUMBER: _ClassVar[int]
     PREFILL_TOKENS_FIELD_NUMBER: _ClassVar[int]
     SCHEDULED_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    RECOMPUTED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     GAMMA_VERIFIED_FIELD_NUMBER: _ClassVar[int]
     DRAFTED_AT_STEP_FIELD_NUMBER: _ClassVar[int]
     GAMMA_DRAFTED_FIELD_NUMBER: _ClassVar[int]
@@ -152,6 +153,7 @@ class StepReport(_message.Message):
     decode_batch: int
     prefill_tokens: int
     scheduled_tokens: int
+    recomputed_tokens: int
     gamma_verified: int
     drafted_at_step: int
     gamma_drafted: int
@@ -174,7 +176,7 @@ class StepReport(_message.Message):
     plan_version: int
     overhead_ns: int
     elastic_ns: int
-    def __init__(self, step: _Optional[int] = ..., time_ns: _Optional[int] = ..., decode_batch: _Optional[int] = ..., prefill_tokens: _Optional[int] = ..., scheduled_tokens: _Optional[int] = ..., gamma_verified: _Optional[int] = ..., drafted_at_step: _Optional[int] = ..., gamma_drafted: _Optional[int] = ..., emitted_tokens: _Optional[int] = ..., verified_tokens: _Optional[int] = ..., accepted_tokens: _Optional[int] = ..., verified_by_position: _Optional[_Iterable[int]] = ..., accepted_by_position: _Optional[_Iterable[int]] = ..., forward_ns: _Optional[int] = ..., draft_ns: _Optional[int] = ..., catch_up_ns: _Optional[int] = ..., step_ns: _Optional[int] = ..., catch_up_tokens: _Optional[int] = ..., stale_tokens: _Optional[int] = ..., free_blocks: _Optional[int] = ..., total_blocks: _Optional[int] = ..., running: _Optional[int] = ..., waiting: _Optional[int] = ..., draft_residency: _Optional[_Union[DraftResidency, str]] = ..., plan_version: _Optional[int] = ..., overhead_ns: _Optional[int] = ..., elastic_ns: _Optional[int] = ...) -> None: ...
+    def __init__(self, step: _Optional[int] = ..., time_ns: _Optional[int] = ..., decode_batch: _Optional[int] = ..., prefill_tokens: _Optional[int] = ..., scheduled_tokens: _Optional[int] = ..., recomputed_tokens: _Optional[int] = ..., gamma_verified: _Optional[int] = ..., drafted_at_step: _Optional[int] = ..., gamma_drafted: _Optional[int] = ..., emitted_tokens: _Optional[int] = ..., verified_tokens: _Optional[int] = ..., accepted_tokens: _Optional[int] = ..., verified_by_position: _Optional[_Iterable[int]] = ..., accepted_by_position: _Optional[_Iterable[int]] = ..., forward_ns: _Optional[int] = ..., draft_ns: _Optional[int] = ..., catch_up_ns: _Optional[int] = ..., step_ns: _Optional[int] = ..., catch_up_tokens: _Optional[int] = ..., stale_tokens: _Optional[int] = ..., free_blocks: _Optional[int] = ..., total_blocks: _Optional[int] = ..., running: _Optional[int] = ..., waiting: _Optional[int] = ..., draft_residency: _Optional[_Union[DraftResidency, str]] = ..., plan_version: _Optional[int] = ..., overhead_ns: _Optional[int] = ..., elastic_ns: _Optional[int] = ...) -> None: ...
 
 class ApplyPlanRequest(_message.Message):
     __slots__ = ("plan",)
