@@ -4,7 +4,7 @@ from typing import Any
 
 from vllm.v1.executor.multiproc_executor import MultiprocExecutor
 
-from nightjar_engine_patch.cpu import waiting
+from nightjar_engine_patch.cpu import processors, waiting
 from nightjar_engine_patch.measured_output import MeasuredOutput
 
 
@@ -21,6 +21,7 @@ class NightjarExecutor(MultiprocExecutor):
     def _init_executor(self) -> None:
         waiting.rest_while_waiting()
         super()._init_executor()
+        processors.stay_off(worker.proc.pid for worker in self.workers)
 
     def sample_tokens(self, grammar_output: Any, non_block: bool = False) -> Any:  # noqa: FBT001, FBT002 - vLLM's signature
         output: MeasuredOutput = super().sample_tokens(grammar_output, non_block)
