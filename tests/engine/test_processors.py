@@ -8,22 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightjar_engine_patch.cpu.processors import others
+from nightjar_engine_patch.cpu.processors import others, sleep_off
 
 SETS = st.sets(st.integers(0, 7), min_size=1)
-
-IN_A_PROCESS_OF_ITS_OWN = """
-import os, sys, threading
-from nightjar_engine_patch.cpu.processors import stay_off
-
-end, found = threading.Event(), []
-thread = threading.Thread(target=lambda: (end.wait(), found.append(sorted(os.sched_getaffinity(0)))))
-thread.start()
-stay_off([int(sys.argv[1])])
-end.set()
-thread.join()
-print(sorted(os.sched_getaffinity(0)), *found, sep="\\n")
-"""
 
 
 @pytest.mark.parametrize(
@@ -49,11 +36,18 @@ def test_a_processor_always_remains_and_none_is_gained(own, workers):
 @pytest.mark.skipif(
     sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2, reason="needs Linux and two processors or more"
 )
-def test_all_threads_of_the_engine_core_leave_a_workers_processor():
-    own = sorted(os.sched_getaffinity(0))
+def test_who_sleeps_wakes_off_a_workers_processor_and_may_go_anywhere_then():
+    own = os.sched_getaffinity(0)
+    seen = []
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as worker:
-        os.sched_setaffinity(worker.pid, {own[0]})
-        command = [sys.executable, "-c", IN_A_PROCESS_OF_ITS_OWN, str(worker.pid)]
-        found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        os.sched_setaffinity(worker.pid, {min(own)})
+        sleep = sleep_off([worker.pid], lambda seconds: seen.append((seconds, os.sched_getaffinity(0))))
+        sleep(0.25)
         worker.kill()
-    assert found.stdout.split("\n")[:2] == [str(own[1:])] * 2
+    assert seen == [(0.25, own - {min(own)})]
+    assert os.sched_getaffinity(0) == own
+
+
+def test_beside_workers_that_are_not_bound_a_sleep_is_a_sleep():
+    seen = []
+    assert sleep_off([os.getpid()], seen.append) == seen.append

@@ -21,7 +21,8 @@ class NightjarExecutor(MultiprocExecutor):
     def _init_executor(self) -> None:
         waiting.rest_while_waiting()
         super()._init_executor()
-        processors.stay_off(worker.proc.pid for worker in self.workers)
+        # Their threads are bound by now.
+        waiting.rest_while_waiting(processors.sleep_off(worker.proc.pid for worker in self.workers))
 
     def sample_tokens(self, grammar_output: Any, non_block: bool = False) -> Any:  # noqa: FBT001, FBT002 - vLLM's signature
         output: MeasuredOutput = super().sample_tokens(grammar_output, non_block)

@@ -1,26 +1,36 @@
-"""The engine core stays off the processors that its workers' threads are bound to.
+"""The engine core wakes on no processor that its workers' threads are bound to.
 
 vLLM binds the threads that compute to a processor each and keeps some for all else (`VLLM_CPU_OMP_THREADS_BIND`), but
 nothing tells the engine core. One that spins without a rest stays where it is. Ours rests (`waiting`), and when it
 wakes while clients keep the other processors busy, it may be put on a worker's, which cannot go elsewhere and waits.
+To keep off it at all times costs more: what the engine core has to do while workers have nothing to do goes anywhere.
 """
 
 import os
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+Sleep = Callable[[float], None]
 
-def stay_off(pids: Iterable[int]) -> None:
-    """Leave to these processes, in all threads of this one, what their threads are bound to; only Linux binds any."""
+
+def sleep_off(pids: Iterable[int], sleep: Sleep = time.sleep) -> Sleep:
+    """A `sleep` whose end finds this thread on a processor that no thread of these processes is bound to."""
     if sys.platform != "linux":
-        return
-    workers = [_affinity(thread) for pid in pids for thread in _threads(pid)]
-    for thread in _threads(os.getpid()):
-        try:
-            os.sched_setaffinity(thread, others(os.sched_getaffinity(thread), workers))
-        except ProcessLookupError:
-            continue
+        # Nothing else binds threads.
+        return sleep
+    own = os.sched_getaffinity(0)
+    away = others(own, [_affinity(thread) for pid in pids for thread in _threads(pid)])
+    if away == own:
+        return sleep
+
+    def away_asleep(seconds: float) -> None:
+        os.sched_setaffinity(0, away)
+        sleep(seconds)
+        os.sched_setaffinity(0, own)
+
+    return away_asleep
 
 
 def others(own: set[int], workers: Iterable[set[int]]) -> set[int]:

@@ -47,6 +47,6 @@ class Waiting:
             self._began = self._last = self._clock()
 
 
-def rest_while_waiting() -> None:
+def rest_while_waiting(sleep: Callable[[float], None] = time.sleep) -> None:
     bound: Any = stock
-    bound.sched_yield = Waiting()
+    bound.sched_yield = Waiting(sleep=sleep)
