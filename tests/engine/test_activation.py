@@ -175,7 +175,10 @@ def rests(ours, theirs, start):
     shm_broadcast.sched_yield = vllm.distributed.utils.sched_yield
     before, during = isinstance(shm_broadcast.sched_yield, Waiting), []
     setattr(theirs, start, lambda _: during.append(isinstance(shm_broadcast.sched_yield, Waiting)))
-    getattr(ours.__new__(ours), start)()
+    one = ours.__new__(ours)
+    # Of an executor: their processes, once vLLM has started them.
+    one.workers = []
+    getattr(one, start)()
     return [before, *during]
 
 found["rests"] = [
