@@ -33,17 +33,20 @@ def test_a_processor_always_remains_and_none_is_gained(own, workers):
     assert set() < others(own, workers) <= own
 
 
-@pytest.mark.skipif(
-    sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2, reason="needs Linux and two processors or more"
-)
-def test_who_sleeps_wakes_off_a_workers_processor_and_may_go_anywhere_then():
+@pytest.fixture
+def bound():
+    """A process bound to the first processor; it ends with its input, however the test ends."""
+    if sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("needs Linux and two processors or more")
+    with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as worker:
+        os.sched_setaffinity(worker.pid, {min(os.sched_getaffinity(0))})
+        yield worker.pid
+
+
+def test_who_sleeps_wakes_off_a_workers_processor_and_may_go_anywhere_then(bound):
     own = os.sched_getaffinity(0)
     seen = []
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as worker:
-        os.sched_setaffinity(worker.pid, {min(own)})
-        sleep = sleep_off([worker.pid], lambda seconds: seen.append((seconds, os.sched_getaffinity(0))))
-        sleep(0.25)
-        worker.kill()
+    sleep_off([bound], lambda seconds: seen.append((seconds, os.sched_getaffinity(0))))(0.25)
     assert seen == [(0.25, own - {min(own)})]
     assert os.sched_getaffinity(0) == own
 
@@ -51,3 +54,13 @@ def test_who_sleeps_wakes_off_a_workers_processor_and_may_go_anywhere_then():
 def test_beside_workers_that_are_not_bound_a_sleep_is_a_sleep():
     seen = []
     assert sleep_off([os.getpid()], seen.append) == seen.append
+
+
+def test_a_sleep_that_is_interrupted_leaves_the_thread_free_to_go_anywhere(bound):
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    own = os.sched_getaffinity(0)
+    with pytest.raises(KeyboardInterrupt):
+        sleep_off([bound], interrupted)(1.0)
+    assert os.sched_getaffinity(0) == own

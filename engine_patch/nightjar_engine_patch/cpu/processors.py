@@ -3,7 +3,7 @@
 vLLM binds the threads that compute to a processor each and keeps some for all else (`VLLM_CPU_OMP_THREADS_BIND`), but
 nothing tells the engine core. One that spins without a rest stays where it is. Ours rests (`waiting`), and when it
 wakes while clients keep the other processors busy, it may be put on a worker's, which cannot go elsewhere and waits.
-To keep off it at all times costs more: what the engine core has to do while workers have nothing to do goes anywhere.
+Awake it may go anywhere: what it has to do while workers wait for it needs no processor of theirs left free.
 """
 
 import os
@@ -27,8 +27,10 @@ def sleep_off(pids: Iterable[int], sleep: Sleep = time.sleep) -> Sleep:
 
     def away_asleep(seconds: float) -> None:
         os.sched_setaffinity(0, away)
-        sleep(seconds)
-        os.sched_setaffinity(0, own)
+        try:
+            sleep(seconds)
+        finally:
+            os.sched_setaffinity(0, own)
 
     return away_asleep
 
