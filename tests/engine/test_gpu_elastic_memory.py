@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from nightjar_engine_patch.elastic.cache import ElasticCache, Pages
 from nightjar_engine_patch.elastic.directive import ExpandDirective, Obeyed, SqueezeDirective
 from nightjar_engine_patch.errors import RefusalError
+from nightjar_engine_patch.gpu import elastic_memory
 from nightjar_engine_patch.gpu.draft_weights import DraftWeights
 from nightjar_engine_patch.gpu.elastic_memory import ElasticMemory, lookup_after
 from nightjar_engine_patch.gpu.host_memory import free_host_bytes
@@ -59,7 +60,6 @@ class DriverDouble:
     """As much of cuda.bindings.driver as pins memory. What is pinned it writes to: its pages are still there."""
 
     CUresult = Code
-    CU_MEMHOSTREGISTER_DEVICEMAP = 2
 
     def __init__(self, code=Code.CUDA_SUCCESS):
         self.code = code
@@ -146,8 +146,9 @@ def test_no_more_than_two_granules_of_the_drafts_memory_are_lost(target, draft, 
     cache.pool.close()
 
 
+@pytest.mark.parametrize("pieces", [1, 2])
 @pytest.mark.parametrize("directive", [ExpandDirective(), SqueezeDirective(())])
-def test_layers_are_cleared_one_after_the_other_with_a_rest_between(drafts_own, directive):
+def test_memory_is_cleared_piece_by_piece_with_a_rest_between(drafts_own, directive, pieces, monkeypatch):
     """A step beside must not wait for all of it."""
     pages = Pages(
         target={f"target {layer}": 1 << 16 for layer in range(3)}, draft={f"draft {layer}": 1 << 16 for layer in "ab"}
@@ -155,20 +156,23 @@ def test_layers_are_cleared_one_after_the_other_with_a_rest_between(drafts_own, 
     engine = Engine(drafts_own, pages)
     if isinstance(directive, SqueezeDirective):
         engine.obey(ExpandDirective())
-    layers = engine.cache.tails() if isinstance(directive, ExpandDirective) else engine.cache.draft_blocks()
+    buffers = engine.cache.tails() if isinstance(directive, ExpandDirective) else engine.cache.draft_blocks()
+    size = len(buffers[0]) // pieces
+    monkeypatch.setattr(elastic_memory, "CLEARED_BYTES", size)
+    parts = [part for buffer in buffers for part in buffer.split(size)]
     seen = []
-    engine.at_rest = lambda: seen.append([int(layer.any()) for layer in layers])
+    engine.at_rest = lambda: seen.append([int(part.any()) for part in parts])
     place = engine.cache.expand if isinstance(directive, ExpandDirective) else engine.cache.squeeze
 
     def placed():
         obeyed = place()
-        for layer in layers:
-            layer.fill_(1)
+        for part in parts:
+            part.fill_(1)
         return obeyed
 
     setattr(engine.cache, place.__name__, placed)
     engine.obey(directive)
-    assert seen == [[0] * (done + 1) + [1] * (len(layers) - done - 1) for done in range(len(layers))]
+    assert seen == [[0] * (done + 1) + [1] * (len(parts) - done - 1) for done in range(len(parts))]
     engine.memory.close()
 
 
@@ -300,7 +304,7 @@ def test_a_driver_that_pins_nothing_is_a_reason_not_to_start(drafts_own):
     driver = DriverDouble(code=Code.CUDA_ERROR_OUT_OF_MEMORY)
     with pytest.raises(
         RefusalError,
-        match=r"elastic: 5120 bytes .* required .* found: cuMemHostRegister\(\d+, 5120, 2\) failed with "
+        match=r"elastic: 5120 bytes .* required .* found: cuMemHostRegister\(\d+, 5120, 0\) failed with "
         r"CUDA_ERROR_OUT_OF_MEMORY; raise the memory limit of the engine, .* or set it to false$",
     ):
         DraftWeights(drafts_own).leave(free_host_bytes=1 << 30, driver=driver)

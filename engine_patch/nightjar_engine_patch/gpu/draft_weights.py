@@ -12,7 +12,7 @@ import torch
 from nightjar_engine_patch.elastic.layers import SETTING
 from nightjar_engine_patch.errors import RefusalError
 from nightjar_engine_patch.gpu.pinned_memory import PinnedMemory
-from nightjar_kernels.host_fetch import fetch
+from nightjar_kernels.host_fetch import HostFetch
 from nightjar_kernels.physical_pool import MemoryCallError
 
 # As torch's allocator does; compiled code may count on it.
@@ -41,7 +41,8 @@ class DraftWeights:
             end = _aligned(end + weight.nbytes)
         self.nbytes = end
         self._copy: PinnedMemory | None = None
-        self._room: torch.Tensor | None = None
+        self._driver: Any | None = None
+        self._fetch: HostFetch | None = None
 
     def leave(self, *, free_host_bytes: int, driver: Any | None) -> None:
         """Copy the weights to the host, and give their memory on the device back.
@@ -58,25 +59,30 @@ class DraftWeights:
         for place in self._places:
             _view(copy.bytes, place).copy_(place.weight.data)
             place.weight.data = torch.empty(0, dtype=place.weight.dtype, device=place.weight.device)
-        self._copy = copy
+        self._copy, self._driver = copy, driver
         # Also of other drafts that were: what is to be mapped next must be free.
         torch.cuda.empty_cache()
 
     def settle(self, room: torch.Tensor) -> None:
-        """Live in `room` (uint8, `nbytes` or more) from now on."""
+        """Live in `room` (uint8, `nbytes` or more), which is mapped, from now on."""
+        if self._copy is None:
+            raise RuntimeError("weights that have left are required")
         for place in self._places:
             place.weight.data = _view(room, place)
-        self._room = room[: self.nbytes]
+        self._fetch = HostFetch(self._copy.bytes, room[: self.nbytes], self._driver if room.is_cuda else None)
         self.restore()
 
     def restore(self) -> None:
         """Fill the room again, on the current stream, and without waiting for it from pinned memory."""
-        if self._room is None or self._copy is None:
+        if self._fetch is None:
             raise RuntimeError("weights that have left and settled are required")
-        fetch(self._copy.bytes, self._room)
+        self._fetch.run()
 
     def close(self) -> None:
         """Unpin the copy, once nothing fills the room any more."""
+        if self._fetch is not None:
+            self._fetch.close()
+            self._fetch = None
         if self._copy is not None:
             self._copy.close()
             self._copy = None

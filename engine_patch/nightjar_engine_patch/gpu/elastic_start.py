@@ -21,7 +21,7 @@ from nightjar_kernels.physical_pool.cuda import CudaMemory
 # Measured on an H200, to map and unmap 1 GiB: 27 ms in granules of 2 MiB, 3.2 ms of 16 MiB, 0.8 ms of 64 MiB
 # (benchmarks/results/elastic_kernels.json). No step waits for it, and the smaller ones waste less.
 LEAST_GRANULE = 16 << 20
-# Between two layers that are cleared: a fifth of a step, so that a step lasts a few clearings longer and not all.
+# Between two pieces that are cleared: a fifth of a step, so that a step lasts a few clearings longer and not all.
 REST_SECONDS = 0.001
 
 

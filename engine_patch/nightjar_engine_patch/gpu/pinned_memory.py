@@ -1,4 +1,4 @@
-"""Memory of the host that a GPU reads by itself, of exactly the size that is asked for.
+"""Memory of the host that a GPU's copy engine reads by itself, of exactly the size that is asked for.
 
 torch's allocator of pinned memory takes the next power of two.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from nightjar_kernels.physical_pool import MemoryCallError
+from nightjar_kernels.driver_calls import call
 
 
 class PinnedMemory:
@@ -31,18 +31,10 @@ class PinnedMemory:
         self._unpin: Callable[[], object] | None = None
         if driver is not None:
             address = self.bytes.data_ptr()
-            # A kernel reads it too, at the address that Triton asks the driver for.
-            _call(driver, "cuMemHostRegister", address, size, driver.CU_MEMHOSTREGISTER_DEVICEMAP)
-            self._unpin = weakref.finalize(self, _call, driver, "cuMemHostUnregister", address)
+            call(driver, "cuMemHostRegister", address, size, 0)
+            self._unpin = weakref.finalize(self, call, driver, "cuMemHostUnregister", address)
 
     def close(self) -> None:
         """Let the pages go where they like; no device may read them any more."""
         if self._unpin is not None:
             self._unpin()
-
-
-def _call(driver: Any, name: str, *arguments: int) -> None:
-    (code,) = getattr(driver, name)(*arguments)
-    if code != driver.CUresult.CUDA_SUCCESS:
-        given = ", ".join(str(argument) for argument in arguments)
-        raise MemoryCallError(f"{name}({given}) failed with {code.name}")

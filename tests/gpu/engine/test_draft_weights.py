@@ -8,7 +8,7 @@ import torch
 
 from nightjar_engine_patch.elastic.cache import ElasticCache, Pages
 from nightjar_engine_patch.elastic.directive import ExpandDirective, SqueezeDirective
-from nightjar_kernels.host_fetch import fetch
+from nightjar_kernels.host_fetch import HostFetch
 from nightjar_kernels.physical_pool import MemoryCallError
 from nightjar_kernels.physical_pool.cuda import CudaMemory
 
@@ -100,7 +100,7 @@ def test_pinned_memory_of_any_size_is_read_by_the_device_until_it_is_closed(driv
     assert memory.bytes.is_pinned()
     memory.bytes.copy_(torch.randint(0, 256, (size,), dtype=torch.uint8))
     out = torch.zeros(size, dtype=torch.uint8, device="cuda")
-    fetch(memory.bytes, out)
+    HostFetch(memory.bytes, out, driver).run()
     assert torch.equal(out.cpu(), memory.bytes)
     memory.close()
     assert not memory.bytes.is_pinned()
