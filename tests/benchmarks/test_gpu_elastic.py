@@ -77,9 +77,14 @@ def test_saturation_is_the_median_turn():
         return {"ttft_s": [ttft] * 3, "tokens": 1000, "seconds": seconds}
 
     turns = [{"fixed": answer(1.0, 10.0), "elastic": answer(ttft, 8.0)} for ttft in (0.2, 0.4, 0.6)]
-    found = figures.saturation(turns)
+    found = figures.saturation(turns, {"requests_per_s": 10.0, "still_waiting": 3})
     assert found["ttft_p50_ratio"].value == 0.4
     assert found["tokens_ratio"].value == 1.25
+
+
+def test_a_pool_that_nobody_waited_for_was_not_saturated():
+    with pytest.raises(ValueError, match="a pool that requests wait for all the time is required"):
+        figures.saturation([], {"requests_per_s": 10.0, "still_waiting": 0})
 
 
 def endured(answers, **fields):
@@ -122,8 +127,13 @@ class EngineDouble:
     def copy_bandwidth(self, **_):
         return {"gb_s": [50.0]}
 
+    def capacity(self, prompts, tokens, seconds):
+        assert len(prompts) == measure.CAPACITY_REQUESTS
+        return {"requests_per_s": 10.0, "still_waiting": 5}
+
     def serve(self, prompts, tokens, arrivals, elastic):
         assert len(prompts) == len(arrivals)
+        assert arrivals[-1] == pytest.approx(measure.SECONDS, rel=0.3)
         return {"ttft_s": [0.4 if elastic else 1.0], "tokens": tokens, "seconds": 1.0}
 
 

@@ -72,8 +72,13 @@ def reload(answer: Answer, copies: Answer) -> dict[str, Figure]:
     }
 
 
-def saturation(turns: Sequence[Mapping[str, Answer]]) -> dict[str, Figure]:
-    """Medians over turns: the same requests at the same times, with elastic memory and without."""
+def saturation(turns: Sequence[Mapping[str, Answer]], capacity: Answer) -> dict[str, Figure]:
+    """Medians over turns: the same requests at the same times, with elastic memory and without.
+
+    ValueError when the requests did not suffice to measure the pool's capacity by, which is what they come faster than.
+    """
+    if not capacity["still_waiting"]:
+        raise ValueError(f"a pool that requests wait for all the time is required, found {capacity}")
     first = [_median_ttft(turn["elastic"]) / _median_ttft(turn["fixed"]) for turn in turns]
     rates = [_rate(turn["elastic"]) / _rate(turn["fixed"]) for turn in turns]
     raw = [
@@ -85,7 +90,9 @@ def saturation(turns: Sequence[Mapping[str, Answer]]) -> dict[str, Figure]:
         for turn in turns
     ]
     return {
-        "ttft_p50_ratio": Figure(round(statistics.median(first), 4), "×", {"by_turn": first, "turns": raw}),
+        "ttft_p50_ratio": Figure(
+            round(statistics.median(first), 4), "×", {"by_turn": first, "turns": raw, "fixed_pool": capacity}
+        ),
         "tokens_ratio": Figure(round(statistics.median(rates), 4), "×", {"by_turn": rates, "turns": raw}),
     }
 

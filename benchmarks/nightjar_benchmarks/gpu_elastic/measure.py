@@ -21,9 +21,10 @@ GAMMA_MAX = 3
 # for as long as three cycles take and a good part of a fourth.
 BATCH, PROMPT, AWAY_STEPS, STALL_CYCLES, STALL_TOKENS = 64, 128, 140, 3, 880
 COPIES = 20
-# More requests a second than the pool has room for, of 40 blocks each at their end: of 24 in the mean, so some 170 run
-# at once, each for 4.6 s, which is 37 a second. With all of the draft's memory it is 47.
-RATE, SECONDS, OUTPUT, TURNS = 42.0, 20.0, 512, 2
+# Requests of 48 blocks in the mean, so that the pool has room for some 85 at once: few enough that a step waits for the
+# device, also where the host is slow. They come faster than the pool serves them, measured on the same host before.
+SERVED_PROMPT, OUTPUT, OVERLOAD, SECONDS, TURNS = 512, 512, 1.15, 20.0, 2
+CAPACITY_REQUESTS, CAPACITY_SECONDS = 480, 16.0
 CYCLES, SMALL_BLOCKS, CALM, CROWD, CYCLE_TOKENS = 10_000, 400, 24, 64, 80
 
 
@@ -106,10 +107,17 @@ def stalls(engine: Remote, prompts: Prompts) -> dict[str, Figure]:
 
 
 def saturation(engine: Remote, prompts: Prompts) -> dict[str, Figure]:
+    capacity = engine.ask(
+        do="capacity",
+        prompts=prompts.many(CAPACITY_REQUESTS, SERVED_PROMPT, 6),
+        tokens=OUTPUT,
+        seconds=CAPACITY_SECONDS,
+    )
+    rate = OVERLOAD * capacity["requests_per_s"]
     turns = []
     for turn in range(TURNS):
-        gaps = np.random.default_rng(turn).exponential(1 / RATE, round(RATE * SECONDS))
-        made = prompts.many(len(gaps), PROMPT, 5, turn)
+        gaps = np.random.default_rng(turn).exponential(1 / rate, round(rate * SECONDS))
+        made = prompts.many(len(gaps), SERVED_PROMPT, 5, turn)
         given = {"do": "serve", "prompts": made, "tokens": OUTPUT, "arrivals": np.cumsum(gaps).tolist()}
         turns.append({name: engine.ask(**given, elastic=name == "elastic") for name in ("fixed", "elastic")})
-    return figures.saturation(turns)
+    return figures.saturation(turns, capacity)

@@ -101,6 +101,26 @@ class ElasticUnderTest(EngineUnderTest):
         reloads = [[base.elapsed_time(mark) for mark in marks] for marks in self.reloads.seen]
         return {"steps": rows, "changes": changes.rows(), "reloads": reloads, "books": self.books()}
 
+    def capacity(self, prompts: list[list[int]], tokens: int, seconds: float) -> dict[str, Any]:
+        """Requests a second that the pool without the draft's memory serves while others wait all the time: by the
+        tokens of the second half of `seconds`. What is not finished then is given up.
+        """
+        self._changes()
+        engine, sampling = self.llm.llm_engine, _streamed(tokens)
+        names = [f"capacity-{next(self._names)}" for _ in prompts]
+        for name, prompt in zip(names, prompts, strict=True):
+            engine.add_request(name, {"prompt_token_ids": prompt}, sampling)
+        made, begun, now = 0, time.monotonic(), 0.0
+        while now < seconds:
+            outputs = engine.step()
+            now = time.monotonic() - begun
+            made += len(outputs) if now > seconds / 2 else 0
+        _, waiting = engine.engine_core.engine_core.scheduler.get_request_counts()
+        engine.abort_request(names)
+        while engine.has_unfinished_requests():
+            engine.step()
+        return {"requests_per_s": made / (now - seconds / 2) / tokens, "still_waiting": waiting}
+
     def serve(
         self,
         prompts: list[list[int]],
@@ -189,7 +209,7 @@ class ElasticUnderTest(EngineUnderTest):
             self._answers(prompts, 4)
 
     def _open_loop(self, prompts: list[list[int]], tokens: int, arrivals: list[float]) -> dict[str, Any]:
-        engine, sampling = self.llm.llm_engine, _sampling(tokens)
+        engine, sampling = self.llm.llm_engine, _streamed(tokens)
         due: dict[str, float] = {}
         first: dict[str, float] = {}
         ends: dict[str, float] = {}
@@ -244,6 +264,15 @@ def _sampling(tokens: int) -> Any:
     from vllm import SamplingParams
 
     return SamplingParams(max_tokens=tokens, temperature=0, ignore_eos=True, detokenize=False)
+
+
+def _streamed(tokens: int) -> Any:
+    """As a server asks for it that streams: a step's output has its tokens only."""
+    from vllm.sampling_params import RequestOutputKind
+
+    sampling = _sampling(tokens)
+    sampling.output_kind = RequestOutputKind.DELTA
+    return sampling
 
 
 def _books(worker: Any) -> dict[str, Any]:
