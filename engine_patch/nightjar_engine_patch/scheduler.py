@@ -76,7 +76,7 @@ class NightjarScheduler(Scheduler):
 
     def _decide(self, choice: StepChoice) -> Directive | None:
         """What the step has the memory do."""
-        if self.memory is None or not self.memory.asked:
+        if self.memory is None or not self.memory.has_to_decide:
             return None
         started = monotonic_ns()
         waiting = min(self._left_waiting, len(self.waiting))

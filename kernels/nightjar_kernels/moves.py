@@ -33,23 +33,27 @@ def block_moves(pairs: Sequence[tuple[int, int]], *, num_blocks: int, device: to
 
     ValueError when an id lies outside 0 … num_blocks - 1, or occurs twice, in whichever role.
     """
-    _check_range(pairs, num_blocks)
-    _check_disjoint(pairs)
+    ids = [block for pair in pairs for block in pair]
+    # A step waits for this: who is to blame is looked for when somebody is.
+    if ids and not (min(ids) >= 0 and max(ids) < num_blocks):
+        _blame_range(pairs, num_blocks)
+    if len(set(ids)) < len(ids):
+        _blame_second_use(pairs)
     device = torch.device(device)
     # From pinned memory the upload is asynchronous, so a step that carries moves waits for nothing.
     pinned = device.type == "cuda" and len(pairs) > 0
-    table = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).t().contiguous()
+    table = torch.tensor(ids, dtype=torch.int64).view(-1, 2).t().contiguous()
     old, new = (table.pin_memory() if pinned else table).to(device, non_blocking=True)
     return BlockMoves(num_blocks, old, new)
 
 
-def _check_range(pairs: Sequence[tuple[int, int]], num_blocks: int) -> None:
+def _blame_range(pairs: Sequence[tuple[int, int]], num_blocks: int) -> None:
     for old, new in pairs:
         if not (0 <= old < num_blocks and 0 <= new < num_blocks):
             raise ValueError(f"block ids from 0 to {num_blocks - 1} are required, found the move {old} → {new}")
 
 
-def _check_disjoint(pairs: Sequence[tuple[int, int]]) -> None:
+def _blame_second_use(pairs: Sequence[tuple[int, int]]) -> None:
     used: set[int] = set()
     for pair in pairs:
         for block in pair:

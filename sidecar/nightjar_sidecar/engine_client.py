@@ -27,7 +27,9 @@ from nightjar_sidecar.memory import Change
 _CALL_SECONDS = 10.0
 # A draft of many gigabytes comes back at the speed of the bus.
 _CHANGE_SECONDS = 60.0
-_MAX_DELAY_MS = 20
+# Reports come so often, several at once where steps are short: each time costs a millisecond of processors in all, of
+# which an engine on CPUs has none to spare.
+_MAX_DELAY_MS = 50
 _OPTIONS = (
     # A channel shares its sockets, and their backoff, with earlier channels unless told otherwise; the
     # caller has a backoff of its own.

@@ -129,10 +129,11 @@ class EngineDouble:
 
     def capacity(self, prompts, tokens, seconds):
         assert len(prompts) == measure.CAPACITY_REQUESTS
-        return {"requests_per_s": 10.0, "still_waiting": 5}
+        return {"requests_per_s": 10.0, "running": 7, "still_waiting": 5}
 
     def serve(self, prompts, tokens, arrivals, elastic):
         assert len(prompts) == len(arrivals)
+        assert arrivals[6:8] == [0.0, pytest.approx(0.1, abs=1)]
         assert arrivals[-1] == pytest.approx(measure.SECONDS, rel=0.3)
         return {"ttft_s": [0.4 if elastic else 1.0], "tokens": tokens, "seconds": 1.0}
 

@@ -172,6 +172,9 @@ def memory():
         def grow(self, total):
             self.total = total
 
+        def withdraw(self, total, most):
+            return True
+
         def shrink(self, total):
             self.total = total
             return [(11, 3)]
@@ -200,8 +203,9 @@ def test_a_change_of_memory_is_told_from_its_beginning_to_its_end(open_plane, st
     progress = stub.Squeeze(engine_pb2.SqueezeRequest(), timeout=DEADLINE)
     eventually(lambda: memory.asked)
     memory.decide(0, "")
-    begun = next(progress)
-    assert (begun.draft_residency, begun.blocks, begun.moved_blocks) == (engine_pb2.DRAFT_RESIDENCY_RETURNING, 10, 1)
+    begun, moved = next(progress), next(progress)
+    assert (begun.draft_residency, begun.blocks, begun.moved_blocks) == (engine_pb2.DRAFT_RESIDENCY_RETURNING, 14, 0)
+    assert (moved.draft_residency, moved.blocks, moved.moved_blocks) == (engine_pb2.DRAFT_RESIDENCY_RETURNING, 10, 1)
     memory.obeyed(Obeyed(blocks=10, moved_bytes=99))
     assert [one.draft_residency for one in progress] == [engine_pb2.DRAFT_RESIDENCY_ON_DEVICE]
 

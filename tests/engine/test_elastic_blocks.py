@@ -105,7 +105,7 @@ class Engine:
         return ids
 
     def check(self):
-        check_integrity(self.manager)
+        check_integrity(self.manager, self.blocks.withdrawn)
         for request in self.running.values():
             held = self.memory[0, self.ids(request)].flatten()[: request.num_tokens].tolist()
             assert held == values(request)
@@ -162,18 +162,41 @@ class Life(RuleBasedStateMachine):
         assert self.engine.pool.get_num_free_blocks() == free + MANY - FEW
 
     @precondition(lambda self: self.engine.pool.num_gpu_blocks == MANY)
+    @rule(most=st.integers(1, 4))
+    def some_blocks_are_withdrawn(self, most):
+        free, before = self.engine.pool.get_num_free_blocks(), len(self.engine.blocks.withdrawn)
+        missing = MANY - FEW - before
+        if free < missing:
+            with pytest.raises(PoolBusyError, match=f"{missing} free blocks are required .* found {free}"):
+                self.engine.blocks.withdraw(FEW, most)
+            assert len(self.engine.blocks.withdrawn) == before
+        else:
+            taken = min(most, missing)
+            assert self.engine.blocks.withdraw(FEW, most) == (taken == missing)
+            assert self.engine.pool.get_num_free_blocks() == free - taken
+
+    @precondition(lambda self: self.engine.blocks.withdrawn)
+    @rule()
+    def what_was_withdrawn_is_given_back(self):
+        free, back = self.engine.pool.get_num_free_blocks(), len(self.engine.blocks.withdrawn)
+        self.engine.blocks.give_back()
+        assert self.engine.pool.get_num_free_blocks() == free + back
+
+    @precondition(lambda self: self.engine.pool.num_gpu_blocks == MANY)
     @rule()
     def the_pool_is_squeezed(self):
-        free = self.engine.pool.get_num_free_blocks()
-        if free < MANY - FEW:
-            with pytest.raises(PoolBusyError, match=f"{MANY - FEW} free blocks are required .* found {free}"):
+        free, before = self.engine.pool.get_num_free_blocks(), len(self.engine.blocks.withdrawn)
+        missing = MANY - FEW - before
+        if free < missing:
+            with pytest.raises(PoolBusyError, match=f"{missing} free blocks are required .* found {free}"):
                 self.engine.squeeze()
             assert self.engine.pool.num_gpu_blocks == MANY
         else:
             self.engine.squeeze()
-            assert self.engine.pool.get_num_free_blocks() == free - (MANY - FEW)
+            assert self.engine.pool.get_num_free_blocks() == free - missing
+            assert not self.engine.blocks.withdrawn
 
-    @precondition(lambda self: not self.engine.running)
+    @precondition(lambda self: not (self.engine.running or self.engine.blocks.withdrawn))
     @rule()
     def the_prefix_cache_is_reset(self):
         assert self.engine.manager.reset_prefix_cache()

@@ -27,15 +27,27 @@ class Blocks:
     def __init__(self):
         self.total = FEW
         self.is_full = False
+        self.withdrawn = 0
+        self.per_step = MANY
 
     def grow(self, total):
         assert total > self.total
         self.total = total
 
-    def shrink(self, total):
+    def withdraw(self, total, most):
+        assert total == FEW < self.total
+        assert most > 0
         if self.is_full:
             raise PoolBusyError("4 free blocks are required to give them back, found 2")
-        assert total == FEW < self.total
+        self.withdrawn = min(self.withdrawn + self.per_step, MANY - FEW)
+        return self.withdrawn == MANY - FEW
+
+    def give_back(self):
+        self.withdrawn = 0
+
+    def shrink(self, total):
+        assert self.withdrawn == MANY - FEW
+        self.withdrawn = 0
         self.total = total
         return [(12, 3), (13, 4)]
 
@@ -90,8 +102,9 @@ def test_the_pool_shrinks_before_the_workers_give_the_memory_back(state, blocks)
     assert state.decide(0, "") == SqueezeDirective(((12, 3), (13, 4)))
     assert (blocks.total, state.residency) == (FEW, DRAFT_RESIDENCY_RETURNING)
     state.obeyed(Obeyed(FEW, 1000))
-    begun, done = operation.progress()
-    assert (begun.residency, begun.moved_blocks) == (DRAFT_RESIDENCY_RETURNING, 2)
+    begun, moved, done = operation.progress()
+    assert (begun.residency, begun.moved_blocks) == (DRAFT_RESIDENCY_RETURNING, 0)
+    assert (moved.residency, moved.moved_blocks) == (DRAFT_RESIDENCY_RETURNING, 2)
     assert (done.residency, done.moved_blocks, done.blocks) == (DRAFT_RESIDENCY_ON_DEVICE, 2, FEW)
     assert state.draft_is_here
 
@@ -121,6 +134,38 @@ def test_a_pool_without_room_forbids_to_squeeze(state, blocks):
     assert refusal(operation) == "4 free blocks are required to give them back, found 2"
     assert state.residency == DRAFT_RESIDENCY_AWAY
     assert not state.is_busy
+
+
+def test_blocks_are_withdrawn_over_several_steps_before_any_moves(state, blocks):
+    """All at once would hold up a step by milliseconds."""
+    expanded(state)
+    blocks.per_step = 2
+    operation = ask(state, Kind.SQUEEZE)
+    assert state.decide(0, "") is None
+    assert (state.has_to_decide, state.is_busy, state.draft_is_here) == (True, True, False)
+    assert (blocks.total, blocks.withdrawn, state.residency) == (MANY, 2, DRAFT_RESIDENCY_RETURNING)
+    assert isinstance(state.decide(0, ""), SqueezeDirective)
+    assert (blocks.total, state.has_to_decide) == (FEW, False)
+    state.obeyed(Obeyed(FEW, 1000))
+    assert residencies(operation)[-1] == DRAFT_RESIDENCY_ON_DEVICE
+
+
+@pytest.mark.parametrize("reason", ["full", "waiting"])
+def test_pressure_that_comes_while_blocks_are_withdrawn_gets_them_back(state, blocks, reason):
+    expanded(state)
+    blocks.per_step = 2
+    first = ask(state, Kind.SQUEEZE)
+    assert state.decide(0, "") is None
+    second = ask(state, Kind.SQUEEZE)
+    blocks.is_full = reason == "full"
+    assert state.decide(int(reason == "waiting"), "") is None
+    assert refusal(first) == refusal(second)
+    assert (blocks.total, blocks.withdrawn, state.residency) == (MANY, 0, DRAFT_RESIDENCY_AWAY)
+    assert not state.is_busy
+    blocks.is_full = False
+    ask(state, Kind.SQUEEZE)
+    state.decide(0, "")
+    assert isinstance(state.decide(0, ""), SqueezeDirective), "and it can be asked for again"
 
 
 def test_what_is_done_already_is_told_and_not_done_again(state):
@@ -177,6 +222,7 @@ class Calls(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.blocks = Blocks()
+        self.blocks.per_step = 3
         self.state = MemoryState(self.blocks, now_ns=count().__next__)
         self.under_way = None
         self.operations = []
@@ -205,9 +251,12 @@ class Calls(RuleBasedStateMachine):
 
     @invariant()
     def blocks_are_there_only_while_the_draft_is_away(self):
-        assert (self.blocks.total == MANY) == (self.state.residency == DRAFT_RESIDENCY_AWAY)
+        withdraws = self.state.residency == DRAFT_RESIDENCY_RETURNING and self.under_way is None
+        assert (self.blocks.total == MANY) == (withdraws or self.state.residency == DRAFT_RESIDENCY_AWAY)
         under_way = {DRAFT_RESIDENCY_LEAVING, DRAFT_RESIDENCY_RETURNING}
-        assert (self.under_way is not None) == (self.state.residency in under_way)
+        assert (self.under_way is not None or withdraws) == (self.state.residency in under_way)
+        assert self.state.is_busy == (bool(self.state.asked) or self.state.residency in under_way)
+        assert self.state.has_to_decide == (bool(self.state.asked) or withdraws)
 
     def teardown(self):
         if self.under_way is not None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from nightjar_benchmarks.gpu_elastic import figures
 from nightjar_benchmarks.gpu_engine.measure import Note, Prompts
-from nightjar_benchmarks.gpu_engine.pairs import BIG, SMALL, write_pair
+from nightjar_benchmarks.gpu_engine.pairs import BIG, SMALL, write_pair, write_shape
 from nightjar_benchmarks.gpu_engine.remote import Remote
 from nightjar_benchmarks.pairs import Pair, PairShape, expected_continuation
 from nightjar_benchmarks.pairs.shapes import ModelShape
@@ -21,18 +21,20 @@ GAMMA_MAX = 3
 # for as long as three cycles take and a good part of a fourth.
 BATCH, PROMPT, AWAY_STEPS, STALL_CYCLES, STALL_TOKENS = 64, 128, 140, 3, 880
 COPIES = 20
-# Requests of 48 blocks in the mean, so that the pool has room for some 85 at once: few enough that a step waits for the
-# device, also where the host is slow. They come faster than the pool serves them, measured on the same host before.
-SERVED_PROMPT, OUTPUT, OVERLOAD, SECONDS, TURNS = 512, 512, 1.15, 20.0, 2
-CAPACITY_REQUESTS, CAPACITY_SECONDS = 480, 16.0
+# Requests of 64 blocks in the mean, so that some 64 fill the pool, each for 8 s: few enough that a step waits for the
+# device, also where the host is slow. The pool is full when others begin to come, a fifth faster than it serves them,
+# which is measured on the same host before.
+SERVED_PROMPT, OUTPUT, OVERLOAD, SECONDS, TURNS = 512, 1024, 1.2, 20.0, 2
+CAPACITY_REQUESTS, CAPACITY_SECONDS = 480, 20.0
 CYCLES, SMALL_BLOCKS, CALM, CROWD, CYCLE_TOKENS = 10_000, 400, 24, 64, 80
 
 
 def pool(folder: Path, note: Note) -> None:
     """A real pair over the paper's pool."""
     with ExitStack() as stack:
-        pair = write_pair(folder / "big", BIG)
-        engine = _start(stack, "big", arguments(pair, folder / "big.sock", BLOCKS, 256, 2048), folder)
+        pair = write_shape(folder / "big", BIG)
+        given = arguments(pair, folder / "big.sock", BLOCKS, 256, 2048) | {"load_format": "dummy"}
+        engine = _start(stack, "big", given, folder)
         engine.receive()
         prompts = Prompts(pair)
         note("changes under a steady batch", stalls(engine, prompts))
@@ -117,7 +119,8 @@ def saturation(engine: Remote, prompts: Prompts) -> dict[str, Figure]:
     turns = []
     for turn in range(TURNS):
         gaps = np.random.default_rng(turn).exponential(1 / rate, round(rate * SECONDS))
-        made = prompts.many(len(gaps), SERVED_PROMPT, 5, turn)
-        given = {"do": "serve", "prompts": made, "tokens": OUTPUT, "arrivals": np.cumsum(gaps).tolist()}
+        arrivals = [0.0] * capacity["running"] + np.cumsum(gaps).tolist()
+        made = prompts.many(len(arrivals), SERVED_PROMPT, 5, turn)
+        given = {"do": "serve", "prompts": made, "tokens": OUTPUT, "arrivals": arrivals}
         turns.append({name: engine.ask(**given, elastic=name == "elastic") for name in ("fixed", "elastic")})
     return figures.saturation(turns, capacity)

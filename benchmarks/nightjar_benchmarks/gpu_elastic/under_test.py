@@ -115,11 +115,12 @@ class ElasticUnderTest(EngineUnderTest):
             outputs = engine.step()
             now = time.monotonic() - begun
             made += len(outputs) if now > seconds / 2 else 0
-        _, waiting = engine.engine_core.engine_core.scheduler.get_request_counts()
+        running, waiting = engine.engine_core.engine_core.scheduler.get_request_counts()
         engine.abort_request(names)
         while engine.has_unfinished_requests():
             engine.step()
-        return {"requests_per_s": made / (now - seconds / 2) / tokens, "still_waiting": waiting}
+        rate = made / (now - seconds / 2) / tokens
+        return {"requests_per_s": rate, "running": running, "still_waiting": waiting}
 
     def serve(
         self,
@@ -230,7 +231,8 @@ class ElasticUnderTest(EngineUnderTest):
                 first.setdefault(output.request_id, now)
                 if output.finished:
                     ends[output.request_id] = now
-        ttft = [first[name] - due[name] for name in due]
+        # Those that are there at the start only fill the pool.
+        ttft = [first[name] - due[name] for name in due if due[name]]
         return {"ttft_s": ttft, "tokens": tokens * len(prompts), "seconds": max(ends.values())}
 
     def _free_share(self) -> float:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from nightjar_benchmarks.pairs import ModelShape, Pair, PairShape, weights
-from nightjar_benchmarks.pairs.files import write_model
+from nightjar_benchmarks.pairs.files import config, write_json, write_model
 
 # Qwen2.5-7B and -0.5B but for their biases.
 BIG = PairShape(
@@ -32,4 +32,15 @@ def write_pair(folder: Path, shape: PairShape) -> Pair:
     ):
         parameters = weights.tensors(model, tokens, successors, shape.offsets, np.random.default_rng([0, stream]))
         write_model(path, model, shape.vocab_size, shape.max_positions, parameters)
+    return pair
+
+
+def write_shape(folder: Path, shape: PairShape) -> Pair:
+    """Configurations alone, for engines that make up their weights (`load_format: dummy`): where it counts how long
+    something takes and not what it says, and 16 GB take a minute and a half to write.
+    """
+    pair = Pair(folder, shape, (AGREEMENT,), 0)
+    for path, model in ((pair.target, shape.target), (pair.draft, shape.draft)):
+        path.mkdir(parents=True, exist_ok=True)
+        write_json(path / "config.json", config(model, shape.vocab_size, shape.max_positions))
     return pair

@@ -2,8 +2,12 @@
 
 A block's holders (request tables, the prefix cache) hold the object, not its id. So a block leaves the tail by
 exchanging ids with a free block below, every holder stays right, and only what is keyed by id is mended.
+
+Thousands of blocks go at once. Taking them from vLLM's hands takes as long as everything else, and can be done over
+several steps before.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from vllm.v1.core.kv_cache_utils import KVCacheBlock
@@ -21,6 +25,13 @@ class ElasticBlocks:
         self._pool = manager.block_pool
         # What the last shrinkage left, by id: thousands of objects would take a step some milliseconds to make again.
         self._spare: list[Any] = []
+        # On their way out of the pool; nobody else holds them, and they hold nothing.
+        self._withdrawn: list[Any] = []
+
+    @property
+    def withdrawn(self) -> Sequence[Any]:
+        """What `withdraw` has taken out so far."""
+        return self._withdrawn
 
     @property
     def total(self) -> int:
@@ -41,20 +52,39 @@ class ElasticBlocks:
         # In front: they are taken before anything is evicted from the prefix cache.
         pool.free_block_queue.prepend_n(fresh)
 
+    def withdraw(self, total: int, most: int) -> bool:
+        """Take up to `most` blocks out of what vLLM hands out, on the way to keeping `total`; True when all that have
+        to go are out.
+
+        They are those that vLLM would hand out next, so of the prefix cache no more is lost, and nothing younger, than
+        by a request of that size. PoolBusyError when fewer are free than still have to go; nothing is changed then.
+        """
+        pool = self._pool
+        missing = self.total - total - len(self._withdrawn)
+        free = pool.get_num_free_blocks()
+        if free < missing:
+            raise PoolBusyError(f"{missing} free blocks are required to give them back, found {free}")
+        taken = pool.get_new_blocks(min(missing, most))
+        _forget(pool, taken)
+        self._withdrawn += taken
+        return len(taken) == missing
+
+    def give_back(self) -> None:
+        """What was withdrawn is to be had again, before anything is evicted."""
+        back, self._withdrawn = self._withdrawn, []
+        for block in back:
+            block.ref_cnt = 0
+        self._pool.free_block_queue.prepend_n(back)
+
     def shrink(self, total: int) -> list[Move]:
         """Keep `total` blocks; what the tail held moves below: (old, new) ids, each once, for the migration.
 
-        The blocks given up are those that vLLM would hand out next, so of the prefix cache no more is lost, and
-        nothing younger, than by a request of that size. PoolBusyError when too few are free; nothing is changed then.
+        What was not withdrawn before is now, with `withdraw`'s error.
         """
         pool = self._pool
-        leaving = self.total - total
-        free = pool.get_num_free_blocks()
-        if free < leaving:
-            raise PoolBusyError(f"{leaving} free blocks are required to give them back, found {free}")
-        given_up = pool.get_new_blocks(leaving)
+        self.withdraw(total, self.total)
+        given_up, self._withdrawn = self._withdrawn, []
         ids = {block.block_id for block in given_up}
-        _forget(pool, given_up)
         staying = [block for block in pool.blocks[total:] if block.block_id not in ids]
         partners = [block for block in given_up if block.block_id < total]
         moves = [(high.block_id, low.block_id) for high, low in zip(staying, partners, strict=True)]

@@ -1,20 +1,22 @@
 """What must hold of vLLM's block pool after every step: the test of growth and shrinkage."""
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from nightjar_engine_patch.errors import IntegrityError
 
 
-def check_integrity(manager: Any) -> None:
+def check_integrity(manager: Any, withdrawn: Iterable[Any] = ()) -> None:
     """IntegrityError unless every block is in one place and everything keyed by its id agrees.
 
     manager: vllm.v1.core.kv_cache_manager.KVCacheManager, between two schedules
+    withdrawn: what `ElasticBlocks` has taken out of its pool and not given up yet
     """
     pool = manager.block_pool
     _check_numbers(pool)
     free = _walk(pool.free_block_queue)
-    _check_references(manager, free)
+    _check_references(manager, free, withdrawn)
     _check_hashes(pool)
     _check_keys(manager)
 
@@ -45,9 +47,9 @@ def _walk(queue: Any) -> list[Any]:
     return found
 
 
-def _check_references(manager: Any, free: list[Any]) -> None:
+def _check_references(manager: Any, free: list[Any], withdrawn: Iterable[Any]) -> None:
     pool = manager.block_pool
-    held: Counter[int] = Counter()
+    held = Counter(block.block_id for block in withdrawn)
     for single in manager.coordinator.single_type_managers:
         for blocks in single.req_to_blocks.values():
             for block in blocks:
