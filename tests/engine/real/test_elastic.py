@@ -76,8 +76,8 @@ def test_an_idle_engine_expands_and_squeezes_at_once(here):
     assert left[-1].moved_bytes > 0 < left[-1].elapsed_ns
     assert residencies(here.expand()) == [DRAFT_RESIDENCY_AWAY]
     back = here.squeeze()
-    assert residencies(back) == [DRAFT_RESIDENCY_RETURNING, DRAFT_RESIDENCY_ON_DEVICE]
-    assert [one.blocks for one in back] == [FEW, FEW]
+    assert residencies(back) == [DRAFT_RESIDENCY_RETURNING, DRAFT_RESIDENCY_RETURNING, DRAFT_RESIDENCY_ON_DEVICE]
+    assert [one.blocks for one in back] == [FEW + gain, FEW, FEW]
     assert residencies(here.squeeze()) == [DRAFT_RESIDENCY_ON_DEVICE]
 
 
