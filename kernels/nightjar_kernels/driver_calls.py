@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from nightjar_kernels.physical_pool import MemoryCallError
+from nightjar_kernels.physical_pool.errors import MemoryCallError
 
 
 def call(driver: Any, name: str, *arguments: Any) -> Any:

@@ -26,20 +26,21 @@ class HostFetch:
 
         `out` need only be mapped now and while it is filled.
 
-        driver: the module cuda.bindings.driver; without one `out` lies in the host's memory too
+        driver: the module cuda.bindings.driver, for memory of a device; where `out` is no such memory it is not asked
 
         ValueError for anything else, MemoryCallError when the driver refuses.
         """
         _check(host, out, driver)
-        self._host, self._out, self._driver = host, out, driver
-        if driver is not None:
+        self._host, self._out = host, out
+        self._driver: Any = driver
+        if out.is_cuda:
             self._turn = torch.zeros(1, dtype=torch.int32, device=out.device)
             self._graph = self._captured(driver)
             self._forget = weakref.finalize(self, call, driver, "cuGraphExecDestroy", self._graph)
 
     def run(self) -> None:
         """Copy, on the current stream, without waiting for it."""
-        if self._driver is None:
+        if not self._out.is_cuda:
             self._out.copy_(self._host)
             return
         stream = torch.cuda.current_stream(self._out.device)
@@ -47,7 +48,7 @@ class HostFetch:
 
     def close(self) -> None:
         """Once nothing is being copied; no `run` may follow."""
-        if self._driver is not None:
+        if self._out.is_cuda:
             self._forget()
 
     def _captured(self, driver: Any) -> Any:
@@ -84,7 +85,7 @@ def _check(host: torch.Tensor, out: torch.Tensor, driver: Any | None) -> None:
             )
     if host.shape != out.shape:
         raise ValueError(f"as many bytes in both are required, found {host.numel()} and {out.numel()}")
-    if out.is_cuda != (driver is not None):
-        raise ValueError(f"a driver for memory of a device and none for other memory is required, found {out.device}")
-    if driver is not None and not host.is_pinned():
+    if out.is_cuda and driver is None:
+        raise ValueError(f"a driver is required to copy to a device, found none for {out.device}")
+    if out.is_cuda and not host.is_pinned():
         raise ValueError(f"pinned memory of the host is required to copy from, found memory of {host.device}")

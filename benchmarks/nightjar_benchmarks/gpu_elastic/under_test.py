@@ -105,7 +105,7 @@ class ElasticUnderTest(EngineUnderTest):
         """Requests a second that the pool without the draft's memory serves while others wait all the time: by the
         tokens of the second half of `seconds`. What is not finished then is given up.
         """
-        self._changes()
+        self._control().plan([], 0)
         engine, sampling = self.llm.llm_engine, _streamed(tokens)
         names = [f"capacity-{next(self._names)}" for _ in prompts]
         for name, prompt in zip(names, prompts, strict=True):

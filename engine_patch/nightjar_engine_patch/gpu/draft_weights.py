@@ -69,7 +69,7 @@ class DraftWeights:
             raise RuntimeError("weights that have left are required")
         for place in self._places:
             place.weight.data = _view(room, place)
-        self._fetch = HostFetch(self._copy.bytes, room[: self.nbytes], self._driver if room.is_cuda else None)
+        self._fetch = HostFetch(self._copy.bytes, room[: self.nbytes], self._driver)
         self.restore()
 
     def restore(self) -> None:

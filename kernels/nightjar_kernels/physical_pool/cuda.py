@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from nightjar_kernels.driver_calls import call
 from nightjar_kernels.physical_pool.errors import MemoryCallError
 
 
@@ -77,15 +78,11 @@ class CudaMemory:
             )
 
     def _call(self, name: str, *arguments: Any) -> Any:
-        code, *results = getattr(self._driver, name)(*arguments)
-        if code != self._driver.CUresult.CUDA_SUCCESS:
+        try:
+            return call(self._driver, name, *arguments)
+        except MemoryCallError as error:
             free, total = torch.cuda.mem_get_info(self._device_index)
-            numbers = ", ".join(str(argument) for argument in arguments if isinstance(argument, int))
-            raise MemoryCallError(
-                f"{name}({numbers}) failed with {code.name};"
-                f" device {self._device_index} has {free} of {total} bytes free"
-            )
-        return results[0] if results else None
+            raise MemoryCallError(f"{error}; device {self._device_index} has {free} of {total} bytes free") from error
 
 
 class _Addresses:

@@ -52,7 +52,7 @@ def test_memory_that_is_not_pinned_is_refused(driver):
 
 
 def test_memory_of_a_device_without_a_driver_is_refused():
-    with pytest.raises(ValueError, match="found cuda:0"):
+    with pytest.raises(ValueError, match="found none for cuda:0"):
         HostFetch(torch.zeros(16, dtype=torch.uint8), torch.zeros(16, dtype=torch.uint8, device="cuda"), None)
 
 
