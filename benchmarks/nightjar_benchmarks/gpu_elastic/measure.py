@@ -26,7 +26,8 @@ COPIES = 20
 # which is measured on the same host before.
 SERVED_PROMPT, OUTPUT, OVERLOAD, SECONDS, TURNS = 512, 1024, 1.2, 20.0, 2
 CAPACITY_REQUESTS, CAPACITY_SECONDS = 480, 20.0
-CYCLES, SMALL_BLOCKS, CALM, CROWD, CYCLE_TOKENS = 10_000, 400, 24, 64, 80
+# The calm requests need three quarters of the small pool, the crowd more than there is with all of the draft's memory.
+CYCLES, SMALL_BLOCKS, CALM, CROWD, CYCLE_TOKENS = 10_000, 208, 12, 40, 80
 
 
 def pool(folder: Path, note: Note) -> None:
