@@ -73,6 +73,18 @@ def zeros(*shape):
     return torch.zeros(*shape, dtype=torch.bfloat16)
 
 
+def loads_from(parameter, ptx):
+    """How many loads have an address that comes from a kernel's parameter."""
+    addresses, loads = set(), 0
+    for line in ptx.splitlines():
+        registers = re.findall(r"%rd\d+", line)
+        if "ld.global" in line:
+            loads += not addresses.isdisjoint(registers)
+        elif re.search(rf"ld\.param.*_param_{parameter}\]", line) or not addresses.isdisjoint(registers[1:]):
+            addresses.add(registers[0])
+    return loads
+
+
 def test_weights_are_on_their_way_before_a_kernel_waits(compiled):
     found = compiled(small_linear)
     small_linear.norm_gate_up(zeros(1, 896), Norm(zeros(896), 1e-6), zeros(2 * 4864, 896), DEFAULT)
@@ -90,7 +102,7 @@ def test_weights_are_on_their_way_before_a_kernel_waits(compiled):
         assert "st.global" not in before
 
 
-def test_nothing_that_a_pass_writes_is_read_before_a_kernel_waits(compiled):
+def test_a_context_is_on_its_way_before_attention_waits_and_nothing_that_the_pass_writes(compiled):
     found = compiled(draft_attention)
     norm = Norm(zeros(64), 1e-6)
     paged = Paged(torch.zeros(2, 50, dtype=torch.int32), torch.zeros(2, dtype=torch.int32))
@@ -100,6 +112,11 @@ def test_nothing_that_a_pass_writes_is_read_before_a_kernel_waits(compiled):
     best = Best(torch.zeros(2, 4), torch.zeros(2, 4, dtype=torch.int32))
     greedy_head.best_of_head(zeros(2, 896), Norm(zeros(896), 1e-6), zeros(2048, 896), best, DEFAULT)
     assert len(found + head) == 3
-    for kernel in found + head:
+    attention, *others = found + head
+    before, after = attention.asm["ptx"].split("griddepcontrol.wait")
+    assert re.search(r"ld\.global\S*\.v4", before), "16 bytes at a time"
+    assert "st.global" not in before
+    assert (loads_from(0, before), loads_from(0, before + after) > 0) == (0, True), "of what the matrix before wrote"
+    for kernel in others:
         before, _ = kernel.asm["ptx"].split("griddepcontrol.wait")
         assert "ld.global" not in before

@@ -50,7 +50,8 @@ def attend(
 ) -> torch.Tensor:
     """Attention of every row's new tokens to its context and, causally, to themselves; their KV goes into the cache.
 
-    qkv: [rows * tokens, (queries + 2 * kv) * size], row by row
+    qkv: [rows * tokens, (queries + 2 * kv) * size], row by row; all else that is read, the kernel before this one may
+        not have written, as this one begins to read it while that runs
     cache: [blocks, kv, tokens of a block, 2 * size], K and V of a token adjacent, the other dimensions in any order:
         a layer's cache as vLLM's FlashAttention backend has it
     tokens: new ones of each row

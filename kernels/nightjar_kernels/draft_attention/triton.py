@@ -2,6 +2,10 @@
 
 A program has one row, the queries of one KV head and a part of the row's context. The first part also has the new
 tokens, which it takes from what the matrix before wrote and not from the cache that it writes them to.
+
+The beginning of a part is read before a program waits for that matrix (programmatic dependent launch), for sizes,
+tables and the context's KV are from before the pass: it begins with a kernel, the embedding, that waits for all of that
+and lets nothing start before its end.
 """
 # mypy: allow-untyped-defs, allow-incomplete-defs
 
@@ -93,11 +97,17 @@ def attend(
 
 
 @triton.jit
-def _rotated(x_ptrs, angle_ptrs, inside, norm_ptr, element, eps, HALF: tl.constexpr, NORM: tl.constexpr):
+def _angles(rotary_ptr, positions, inside, element, SIZE: tl.constexpr):
+    """Cosines and sines for [positions, elements of a half]."""
+    ptrs = rotary_ptr + positions[:, None] * SIZE + element[None, :]
+    cos, sin = tl.load(ptrs, mask=inside, other=0.0), tl.load(ptrs + SIZE // 2, mask=inside, other=0.0)
+    return cos.to(tl.float32), sin.to(tl.float32)
+
+
+@triton.jit
+def _rotated(x_ptrs, cos, sin, inside, norm_ptr, element, eps, HALF: tl.constexpr, NORM: tl.constexpr):
     """Heads, [rows, elements of a half] twice, after norm and rotary embedding, which mixes the halves."""
     first, second = tl.load(x_ptrs, mask=inside, other=0.0), tl.load(x_ptrs + HALF, mask=inside, other=0.0)
-    cos = tl.load(angle_ptrs, mask=inside, other=0.0).to(tl.float32)
-    sin = tl.load(angle_ptrs + HALF, mask=inside, other=0.0).to(tl.float32)
     wide_1, wide_2 = first.to(tl.float32), second.to(tl.float32)
     if NORM:
         norm_1 = tl.load(norm_ptr + element, mask=element < HALF, other=0.0).to(tl.float32)
@@ -107,6 +117,31 @@ def _rotated(x_ptrs, angle_ptrs, inside, norm_ptr, element, eps, HALF: tl.conste
         wide_1 = ((wide_1 * scale).to(first.dtype).to(tl.float32) * norm_1[None, :]).to(first.dtype).to(tl.float32)
         wide_2 = ((wide_2 * scale).to(first.dtype).to(tl.float32) * norm_2[None, :]).to(first.dtype).to(tl.float32)
     return (wide_1 * cos - wide_2 * sin).to(first.dtype), (wide_2 * cos + wide_1 * sin).to(first.dtype)
+
+
+@triton.jit
+def _context_tile(
+    cache_ptr,  # the KV head's
+    cache_block_stride,
+    cache_token_stride,
+    table_ptr,  # the row's
+    seen,
+    end,
+    element,
+    SIZE: tl.constexpr,
+    BLOCK_TOKENS: tl.constexpr,
+):
+    """Keys and values of tokens `seen` before `end`, each [tokens, elements of a half] twice."""
+    is_seen = seen < end
+    block = tl.load(table_ptr + seen // BLOCK_TOKENS, mask=is_seen, other=0).to(tl.int64)
+    slot = block * cache_block_stride + seen % BLOCK_TOKENS * cache_token_stride
+    ptrs, inside = cache_ptr + slot[:, None] + element[None, :], is_seen[:, None] & (element < SIZE // 2)[None, :]
+    return (
+        tl.load(ptrs, mask=inside, other=0.0),
+        tl.load(ptrs + SIZE // 2, mask=inside, other=0.0),
+        tl.load(ptrs + SIZE, mask=inside, other=0.0),
+        tl.load(ptrs + SIZE + SIZE // 2, mask=inside, other=0.0),
+    )
 
 
 @triton.jit
@@ -162,25 +197,35 @@ def _attend_kernel(  # noqa: PLR0915 - what a program does once, in its order
     WIDTH: tl.constexpr = (QUERIES + 2 * KV_HEADS) * SIZE
     if PDL:
         gdc_launch_dependents()
-        gdc_wait()
     row, head, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     seq_len = tl.load(seq_lens_ptr + row)
     takes_part = seq_len > 0
+    # Tokens that are in the cache before this; the new ones come from the matrix.
     context = tl.maximum(seq_len - TOKENS, 0)
     element = tl.arange(0, HALF_PADDED)
     has_element = (element < HALF)[None, :]
     row_ptr = qkv_ptr + row * TOKENS * WIDTH
     table_ptr = tables_ptr + row * tables_stride
+    head_cache_ptr = cache_ptr + head * cache_head_stride
 
     # Token by token the queries of the KV head.
     query = tl.arange(0, ROWS_PADDED)
     token, query_head = query // GROUP, head * GROUP + query % GROUP
     is_query = query < TOKENS * GROUP
     has_half = is_query[:, None] & has_element
-    q_ptrs = row_ptr + token[:, None] * WIDTH + query_head[:, None] * SIZE + element[None, :]
-    angle_ptrs = rotary_ptr + (context + token)[:, None] * SIZE + element[None, :]
-    q_1, q_2 = _rotated(q_ptrs, angle_ptrs, has_half, query_norm_ptr, element, eps, HALF, NORM)
+    cos, sin = _angles(rotary_ptr, context + token, has_half, element, SIZE)
+    length = (context + PARTS * TILE_TOKENS - 1) // (PARTS * TILE_TOKENS) * TILE_TOKENS
+    start, end = part * length, tl.minimum(context, (part + 1) * length)
+    seen = start + tl.arange(0, TILE_TOKENS)
+    # Not one kernel of this pass writes what is read up to here.
+    keys_1, keys_2, values_1, values_2 = _context_tile(
+        head_cache_ptr, cache_block_stride, cache_token_stride, table_ptr, seen, end, element, SIZE, BLOCK_TOKENS
+    )
+    if PDL:
+        gdc_wait()
 
+    q_ptrs = row_ptr + token[:, None] * WIDTH + query_head[:, None] * SIZE + element[None, :]
+    q_1, q_2 = _rotated(q_ptrs, cos, sin, has_half, query_norm_ptr, element, eps, HALF, NORM)
     largest = tl.full([ROWS_PADDED], -float("inf"), tl.float32)
     weights = tl.full([ROWS_PADDED], 0.0, tl.float32)
     v_1 = tl.full([ROWS_PADDED, HALF_PADDED], 0.0, tl.float32)
@@ -190,47 +235,36 @@ def _attend_kernel(  # noqa: PLR0915 - what a program does once, in its order
         is_new = new < TOKENS
         inside = is_new[:, None] & has_element
         new_ptrs = row_ptr + new[:, None] * WIDTH + (QUERIES + head) * SIZE + element[None, :]
-        angle_ptrs = rotary_ptr + (context + new)[:, None] * SIZE + element[None, :]
-        keys_1, keys_2 = _rotated(new_ptrs, angle_ptrs, inside, key_norm_ptr, element, eps, HALF, NORM)
+        cos, sin = _angles(rotary_ptr, context + new, inside, element, SIZE)
+        new_1, new_2 = _rotated(new_ptrs, cos, sin, inside, key_norm_ptr, element, eps, HALF, NORM)
         new_ptrs += KV_HEADS * SIZE
-        values_1 = tl.load(new_ptrs, mask=inside, other=0.0)
-        values_2 = tl.load(new_ptrs + HALF, mask=inside, other=0.0)
+        new_values_1 = tl.load(new_ptrs, mask=inside, other=0.0)
+        new_values_2 = tl.load(new_ptrs + HALF, mask=inside, other=0.0)
         is_written = new < tl.where(takes_part, TOKENS, 0)
         block = tl.load(table_ptr + (context + new) // BLOCK_TOKENS, mask=is_written, other=0).to(tl.int64)
-        slot = block * cache_block_stride + head * cache_head_stride
-        slot += (context + new) % BLOCK_TOKENS * cache_token_stride
-        slot_ptrs, inside = cache_ptr + slot[:, None] + element[None, :], is_written[:, None] & has_element
-        tl.store(slot_ptrs, keys_1, mask=inside)
-        tl.store(slot_ptrs + HALF, keys_2, mask=inside)
-        tl.store(slot_ptrs + SIZE, values_1, mask=inside)
-        tl.store(slot_ptrs + SIZE + HALF, values_2, mask=inside)
+        slot = block * cache_block_stride + (context + new) % BLOCK_TOKENS * cache_token_stride
+        slot_ptrs, inside = head_cache_ptr + slot[:, None] + element[None, :], is_written[:, None] & has_element
+        tl.store(slot_ptrs, new_1, mask=inside)
+        tl.store(slot_ptrs + HALF, new_2, mask=inside)
+        tl.store(slot_ptrs + SIZE, new_values_1, mask=inside)
+        tl.store(slot_ptrs + SIZE + HALF, new_values_2, mask=inside)
         # A token sees itself and those before it.
         is_seen = is_new[None, :] & (new[None, :] <= token[:, None])
         largest, weights, v_1, v_2 = _attended(
-            q_1, q_2, keys_1, keys_2, values_1, values_2, is_seen, score_scale, largest, weights, v_1, v_2
+            q_1, q_2, new_1, new_2, new_values_1, new_values_2, is_seen, score_scale, largest, weights, v_1, v_2
         )
 
-    length = (context + PARTS * TILE_TOKENS - 1) // (PARTS * TILE_TOKENS) * TILE_TOKENS
-    end = tl.minimum(context, (part + 1) * length)
-    for start in range(part * length, end, TILE_TOKENS):
-        seen = start + tl.arange(0, TILE_TOKENS)
-        is_seen = seen < end
-        block = tl.load(table_ptr + seen // BLOCK_TOKENS, mask=is_seen, other=0).to(tl.int64)
-        slot = block * cache_block_stride + head * cache_head_stride + seen % BLOCK_TOKENS * cache_token_stride
-        slot_ptrs, inside = cache_ptr + slot[:, None] + element[None, :], is_seen[:, None] & has_element
+    if start < end:
         largest, weights, v_1, v_2 = _attended(
-            q_1,
-            q_2,
-            tl.load(slot_ptrs, mask=inside, other=0.0),
-            tl.load(slot_ptrs + HALF, mask=inside, other=0.0),
-            tl.load(slot_ptrs + SIZE, mask=inside, other=0.0),
-            tl.load(slot_ptrs + SIZE + HALF, mask=inside, other=0.0),
-            is_seen[None, :],
-            score_scale,
-            largest,
-            weights,
-            v_1,
-            v_2,
+            q_1, q_2, keys_1, keys_2, values_1, values_2, (seen < end)[None, :], score_scale, largest, weights, v_1, v_2
+        )
+    for first in range(start + TILE_TOKENS, end, TILE_TOKENS):
+        seen = first + tl.arange(0, TILE_TOKENS)
+        keys_1, keys_2, values_1, values_2 = _context_tile(
+            head_cache_ptr, cache_block_stride, cache_token_stride, table_ptr, seen, end, element, SIZE, BLOCK_TOKENS
+        )
+        largest, weights, v_1, v_2 = _attended(
+            q_1, q_2, keys_1, keys_2, values_1, values_2, (seen < end)[None, :], score_scale, largest, weights, v_1, v_2
         )
 
     if PARTS == 1:
