@@ -57,28 +57,48 @@ def test_too_few_full_steps_are_refused():
         steps.overhead_us([step(3, batch=64)] * 99, 3, 64)
 
 
-REPORT = {
-    "commit": "abc",
-    "quick": False,
-    "failed": 0,
-    "lossless": True,
-    "requests": 9,
-    "gamma_switches": 4,
-    "wall_s": 300.0,
-    "worst_phase_ratio": 0.98,
-    "ratios": {"vs_no_draft": {"quiet": 2.0, "total": 1.2}, "vs_fixed_3": {"quiet": 1.0, "total": 1.3}},
-    "arms": {"nightjar": {"phases": [{"name": "quiet", "tokens_per_s": 100.0}]}},
-}
+def phases(**seconds):
+    """Each phase gives 100 tokens."""
+    return [
+        {"name": name, "tokens": 100 * count, "wall_s": took}
+        for name, count, took in [
+            *((name, 1, took) for name, took in seconds.items()),
+            ("total", 2, sum(seconds.values())),
+        ]
+    ]
+
+
+def report(seconds):
+    """Of a run in which Nightjar's surge took so long, the best other's 1 s."""
+    return {
+        "commit": "abc",
+        "quick": False,
+        "failed": 0,
+        "lossless": True,
+        "requests": 9,
+        "gamma_switches": 4,
+        "wall_s": 300.0,
+        "worst_phase_ratio": min(1.0, 1 / seconds),
+        "ratios": {},
+        "arms": {
+            "no-draft": {"phases": phases(quiet=2.0, surge=1.0)},
+            "fixed-3": {"phases": phases(quiet=1.0, surge=3.0)},
+            "nightjar": {"phases": phases(quiet=1.0, surge=seconds)},
+        },
+    }
 
 
 def test_the_demos_figures_come_from_its_report():
-    found = demo.figures(REPORT, "abc")
-    assert {name: figure.value for name, figure in found.items()} == {
-        "demo_vs_no_draft": 1.2,
-        "demo_vs_fixed_3": 1.3,
-        "demo_worst_phase_ratio": 0.98,
-    }
-    assert found["demo_vs_no_draft"].raw["tokens_per_s"] == {"nightjar": {"quiet": 100.0}}
+    found = demo.figures([report(1.25)], "abc")
+    assert {name: figure.value for name, figure in found.items()} == pytest.approx(
+        {"demo_vs_no_draft": 3 / 2.25, "demo_vs_fixed_3": 4 / 2.25, "demo_worst_phase_ratio": 0.8}
+    )
+
+
+def test_several_runs_of_the_demo_count_as_one():
+    found = demo.figures([report(1.5), report(0.9)], "abc")["demo_worst_phase_ratio"]
+    assert found.value == pytest.approx(2 / 2.4)
+    assert found.raw["by_run"] == pytest.approx([1 / 1.5, 1.0])
 
 
 @pytest.mark.parametrize(
@@ -86,7 +106,7 @@ def test_the_demos_figures_come_from_its_report():
 )
 def test_a_report_of_another_state_or_run_gives_no_figures(change):
     with pytest.raises(ValueError, match=f"report.json: {next(iter(change))} .* is required"):
-        demo.figures(REPORT | change, "abc")
+        demo.figures([report(1.0), report(1.0) | change], "abc")
 
 
 def test_engines_with_and_without_a_draft_are_otherwise_the_same(tmp_path):

@@ -28,14 +28,19 @@ class Part(StrEnum):
     SIDECAR_KILL = "sidecar-kill"
 
 
-def main(parts: Annotated[list[Part] | None, typer.Argument(help="All if none is named.")] = None) -> None:
+def main(
+    parts: Annotated[list[Part] | None, typer.Argument(help="All if none is named.")] = None,
+    report: Annotated[
+        list[Path] | None, typer.Option(help="What `demo` reads, several if runs are to count together.")
+    ] = None,
+) -> None:
     """Measure and record the figures of the whole loop; `demo` reads the report that `nightjar demo` left."""
     console = Console(highlight=False)
     root = Path.cwd()
     commit = clean_commit(root)  # refuse before, not after, minutes of work
     workdir = (_OUT / TOPIC).resolve()
     measurements: dict[Part, Callable[[], dict[str, Figure]]] = {
-        Part.DEMO: lambda: demo.measure(_OUT / "demo" / "report.json", commit),
+        Part.DEMO: lambda: demo.measure(report or [_OUT / "demo" / "report.json"], commit),
         Part.GAMMA0: lambda: gamma0.measure(workdir),
         Part.STEPS: lambda: steps.measure(workdir),
         Part.SIDECAR_KILL: lambda: sidecar_kill.measure(workdir),
