@@ -14,7 +14,7 @@ from typing import Any
 from device_time import record
 
 from nightjar_benchmarks.gpu_engine.measure import Note
-from nightjar_benchmarks.records import Figure
+from nightjar_benchmarks.records import Figure, all_commands
 
 Measure = Callable[[Path, Note], None]
 
@@ -25,13 +25,14 @@ def run(topic: str, script: str, description: str | None, parts: Mapping[str, Me
     A part that fails leaves the others to be measured, and ends the program with 1.
     """
     options = _options(topic, description, list(parts))
-    found = _kept(options.out, options.commit)
+    command = f"python3 {script} --parts {' '.join(options.parts)}"
+    found, commands = _kept(options.out, options.commit, command)
     started = time.monotonic()
 
     def note(what: str, figures: Mapping[str, Figure]) -> None:
         found.update({name: asdict(figure) for name, figure in figures.items()})
         # Whatever comes after, this was measured.
-        written = record(f"python3 {script} --parts {' '.join(options.parts)}", options.commit, found)
+        written = record(commands, options.commit, found)
         options.out.write_text(json.dumps(written, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         shown = ", ".join(f"{name} {figure.value} {figure.unit}" for name, figure in figures.items())
         print(f"{time.monotonic() - started:4.0f} s  {what}: {shown}", flush=True)
@@ -65,9 +66,9 @@ def _options(topic: str, description: str | None, parts: list[str]) -> argparse.
     return parser.parse_args()
 
 
-def _kept(out: Path, commit: str) -> dict[str, Any]:
-    if not out.exists():
-        return {}
-    before = json.loads(out.read_text(encoding="utf-8"))
-    figures: dict[str, Any] = before["figures"] if before["commit"] == commit else {}
-    return figures
+def _kept(out: Path, commit: str, command: str) -> tuple[dict[str, Any], str]:
+    """Figures of the same commit that are there already, and all that has made them and makes what is added."""
+    before = json.loads(out.read_text(encoding="utf-8")) if out.exists() else None
+    if before is None or before["commit"] != commit:
+        return {}, command
+    return before["figures"], all_commands(before["command"], command)

@@ -49,10 +49,17 @@ def write(root: Path, topic: str, record: Record) -> Path:
     path = root / RESULTS / f"{topic}.json"
     kept = read(root, topic)
     if kept is not None and kept.commit == record.commit:
-        record = replace(record, figures={**kept.figures, **record.figures})
+        figures = {**kept.figures, **record.figures}
+        record = replace(record, command=all_commands(kept.command, record.command), figures=figures)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(asdict(record), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return path
+
+
+def all_commands(before: str, command: str) -> str:
+    """What made a record that was measured in parts."""
+    commands = before.split("; ")
+    return before if command in commands else "; ".join([*commands, command])
 
 
 def read(root: Path, topic: str) -> Record | None:

@@ -29,9 +29,9 @@ def commit(root, name, text):
     return git(root, "rev-parse", "HEAD")
 
 
-def record(root, **values):
+def record(root, command="python -m bench", **values):
     found = {name: Figure(value, "×", raw=[value]) for name, value in values.items()}
-    return write(root, "loop", measured(root, "python -m bench", found, NOW))
+    return write(root, "loop", measured(root, command, found, NOW))
 
 
 def test_a_record_says_what_was_measured_where_and_when(repository):
@@ -52,6 +52,15 @@ def test_figures_of_the_same_commit_are_kept_and_those_of_another_dropped(reposi
     commit(repository, "code.py", "2")
     record(repository, demo_vs_fixed_3=1.6)
     assert set(read(repository, "loop").figures) == {"demo_vs_fixed_3"}
+
+
+def test_a_record_names_every_command_that_made_a_part_of_it_once(repository):
+    for command in ("bench one", "bench two", "bench one"):
+        record(repository, command, demo_vs_no_draft=1.25)
+    assert read(repository, "loop").command == "bench one; bench two"
+    commit(repository, "code.py", "2")
+    record(repository, "bench two", demo_vs_fixed_3=1.6)
+    assert read(repository, "loop").command == "bench two"
 
 
 def test_a_checkout_with_changes_records_nothing(repository):

@@ -71,5 +71,6 @@ def test_parts_of_one_commit_make_one_record_and_those_of_another_none(run):
     run(parts, "--parts", "first")
     record, code = run(parts, "--parts", "second")
     assert (values(record), code) == ({"a": 1, "b": 2}, 0)
+    assert record["command"] == "python3 script.py --parts first; python3 script.py --parts second"
     record, _ = run(parts, "--parts", "second", commit="def")
     assert values(record) == {"b": 2}
