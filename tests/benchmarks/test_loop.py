@@ -89,14 +89,14 @@ def report(seconds):
 
 
 def test_the_demos_figures_come_from_its_report():
-    found = demo.figures([report(1.25)], "abc")
+    found = demo.figures({"a.json": report(1.25)}, "abc")
     assert {name: figure.value for name, figure in found.items()} == pytest.approx(
         {"demo_vs_no_draft": 3 / 2.25, "demo_vs_fixed_3": 4 / 2.25, "demo_worst_phase_ratio": 0.8}
     )
 
 
 def test_several_runs_of_the_demo_count_as_one():
-    found = demo.figures([report(1.5), report(0.9)], "abc")["demo_worst_phase_ratio"]
+    found = demo.figures({"a.json": report(1.5), "b.json": report(0.9)}, "abc")["demo_worst_phase_ratio"]
     assert found.value == pytest.approx(2 / 2.4)
     assert found.raw["by_run"] == pytest.approx([1 / 1.5, 1.0])
 
@@ -105,8 +105,8 @@ def test_several_runs_of_the_demo_count_as_one():
     "change", [{"commit": None}, {"commit": "def"}, {"quick": True}, {"failed": 1}, {"lossless": False}]
 )
 def test_a_report_of_another_state_or_run_gives_no_figures(change):
-    with pytest.raises(ValueError, match=f"report.json: {next(iter(change))} .* is required"):
-        demo.figures([report(1.0), report(1.0) | change], "abc")
+    with pytest.raises(ValueError, match=f"b.json: {next(iter(change))} .* is required"):
+        demo.figures({"a.json": report(1.0), "b.json": report(1.0) | change}, "abc")
 
 
 def test_engines_with_and_without_a_draft_are_otherwise_the_same(tmp_path):

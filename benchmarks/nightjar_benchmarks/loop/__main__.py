@@ -17,6 +17,7 @@ from nightjar_benchmarks.stopping import interrupted_by_signals
 
 TOPIC = "loop"
 _OUT = Path("out")
+_REPORT = _OUT / "demo" / "report.json"
 
 
 class Part(StrEnum):
@@ -31,7 +32,13 @@ class Part(StrEnum):
 def main(
     parts: Annotated[list[Part] | None, typer.Argument(help="All if none is named.")] = None,
     report: Annotated[
-        list[Path] | None, typer.Option(help="What `demo` reads, several if runs are to count together.")
+        list[Path] | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            show_default=str(_REPORT),
+            help="What `demo` reads; several if runs are to count together.",
+        ),
     ] = None,
 ) -> None:
     """Measure and record the figures of the whole loop; `demo` reads the report that `nightjar demo` left."""
@@ -40,7 +47,7 @@ def main(
     commit = clean_commit(root)  # refuse before, not after, minutes of work
     workdir = (_OUT / TOPIC).resolve()
     measurements: dict[Part, Callable[[], dict[str, Figure]]] = {
-        Part.DEMO: lambda: demo.measure(report or [_OUT / "demo" / "report.json"], commit),
+        Part.DEMO: lambda: demo.measure(report or [_REPORT], commit),
         Part.GAMMA0: lambda: gamma0.measure(workdir),
         Part.STEPS: lambda: steps.measure(workdir),
         Part.SIDECAR_KILL: lambda: sidecar_kill.measure(workdir),

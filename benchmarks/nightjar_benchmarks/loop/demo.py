@@ -12,17 +12,16 @@ from nightjar_benchmarks.records import Figure
 
 def measure(reports: Sequence[Path], commit: str) -> dict[str, Figure]:
     """demo_*; ValueError when a report is not of a full demo at `commit`."""
-    return figures([json.loads(report.read_text(encoding="utf-8")) for report in reports], commit)
+    return figures({str(report): json.loads(report.read_text(encoding="utf-8")) for report in reports}, commit)
 
 
-def figures(reports: Sequence[Mapping[str, Any]], commit: str) -> dict[str, Figure]:
+def figures(report_by_file: Mapping[str, Mapping[str, Any]], commit: str) -> dict[str, Figure]:
     """demo_vs_no_draft, demo_vs_fixed_3 and demo_worst_phase_ratio, of the runs as if they were one."""
-    for report in reports:
+    reports = list(report_by_file.values())
+    for file, report in report_by_file.items():
         for key, required in (("commit", commit), ("quick", False), ("failed", 0), ("lossless", True)):
             if report[key] != required:
-                raise ValueError(
-                    f"report.json: {key} {required!r} is required, found {report[key]!r}; run `nightjar demo`"
-                )
+                raise ValueError(f"{file}: {key} {required!r} is required, found {report[key]!r}; run `nightjar demo`")
     rates = {arm: _rates([report["arms"][arm]["phases"] for report in reports]) for arm in (NO_DRAFT, FIXED, NIGHTJAR)}
     compared = {
         "vs_no_draft": ratios(rates[NIGHTJAR], rates[NO_DRAFT]),
