@@ -94,8 +94,8 @@ def _table(report: Mapping[str, Any]) -> str:
     )
     return (
         f"<table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>"
-        '<p class="note">TTFT: time to first token. Each phase keeps its number of requests in flight until all are '
-        "served, so a faster server ends earlier. Before the trace each server was warmed up alike, at each "
+        '<p class="note">TTFT: time to first token. The servers take turns at parts of a phase, in the surge at one '
+        "crowd each; a faster server ends earlier. Before the trace each server was warmed up alike, at each "
         "concurrency.</p>"
     )
 
