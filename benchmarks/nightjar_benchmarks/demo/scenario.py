@@ -67,7 +67,7 @@ def trace(pair: Pair, chosen: Scenario) -> Trace:
 def turns(asked: Trace) -> Trace:
     """Each phase in parts, which the arms serve in turn: as many as leave one request for each client, and two in all.
 
-    The same engine's speed differs by a twentieth and more from one crowd to the next, so there have to be several.
+    One engine's speed differs from one crowd to the next, so there have to be several.
     """
     parts = []
     for phase, requests in asked:

@@ -20,9 +20,6 @@ DRAFT_EVERY, DRAFT_STEPS = 20, 6
 SAMPLES = 20
 # While requests of a crowd wait the draft cannot come back.
 CROWD_EVERY = 40
-# Threads of an engine in its own process take turns with nobody who asks for changes; here they share an interpreter,
-# and each message between them would cost a step.
-SWITCH_SECONDS = 0.0002
 # Below this share of free blocks the pool is short, as by the sidecar's default.
 SHORT = 0.1
 
@@ -158,7 +155,6 @@ class ElasticUnderTest(EngineUnderTest):
 
         The answers that differ from the first ones to the same prompts are counted; the first are in the answer.
         """
-        sys.setswitchinterval(SWITCH_SECONDS)
         changes, samples = self._changes(), [self.books()]
         expected = {"calm": self._answers(calm, tokens), "crowd": self._answers(crowd, tokens)}
         story = {"requests": 0, "different": 0, "moved_blocks": 0}
